@@ -1,0 +1,59 @@
+"""Shapes and records that every other module speaks in.
+
+The symbols are those of docs/how-it-works.md: x observation, u control, z continuous state, s regime,
+T frames, D channels, U controls, L state dimensions, K regimes.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+Key = PRNGKeyArray
+
+LogInitial = Float[Array, " K"]
+LogTransition = Float[Array, "T-1 K K"] | Float[Array, "K K"]
+LogEvidence = Float[Array, "T K"]
+FrameMask = Bool[Array, " T"]
+
+
+class Frames(NamedTuple):
+    """One sequence as the networks see it; with a leading axis, a batch of them.
+
+    A *padded* frame (`valid` False) does not exist. A *missing* value (`observed` False in a valid frame)
+    exists but was not seen. Both hold zeros in `x`.
+    """
+
+    x: Float[Array, "*batch T D"]
+    observed: Bool[Array, "*batch T D"]
+    valid: Bool[Array, "*batch T"]
+    u: Float[Array, "*batch T U"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One recording in its own units. NaN in `x` marks a missing value; `s` is the truth, for scoring only."""
+
+    x: Float[np.ndarray, "T D"]
+    u: Float[np.ndarray, "T U"] | None = None
+    s: Int[np.ndarray, " T"] | None = None
+    name: str = ""
+    columns: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """The regimes of one recording: a label and K probabilities for every frame."""
+
+    labels: Int[np.ndarray, " T"]
+    probabilities: Float[np.ndarray, "T K"]
+    name: str = ""
+
+    @property
+    def change_points(self) -> Int[np.ndarray, " C"]:
+        """Frames t whose regime differs from that of frame t - 1."""
+        return np.flatnonzero(self.labels[1:] != self.labels[:-1]) + 1

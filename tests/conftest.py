@@ -1,0 +1,21 @@
+"""Strict settings for every test: shapes checked by jaxtyping and beartype, no silent rank promotion."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real recordings that lie beside the project, never in it."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the real recordings are not beside this checkout (../shared/data)")
+    return SHARED_DATA

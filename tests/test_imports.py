@@ -1,0 +1,59 @@
+"""Dependencies between modules point one way (docs/how-it-works.md, "The house")."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "swerve"
+
+# Each room and the rooms it may import from.
+ALLOWED = {
+    "types": set(),
+    "errors": set(),
+    "networks": {"types"},
+    "messages": {"types"},
+    "arhmm": {"types", "messages"},
+    "model": {"types", "networks", "messages"},
+    "posterior": {"types", "networks"},
+    "objective": {"types", "messages", "model", "posterior"},
+    "schedule": {"types"},
+    "data": {"types", "errors"},
+    "evaluation": {"types"},
+    "report": {"types"},
+    "training": {"types", "errors", "networks", "messages", "model", "posterior", "objective", "schedule"},
+    "segment": {"types", "messages", "model", "posterior", "objective", "training"},
+}
+TOP = {"config", "run", "api", "cli", "demo", "reproduce", "estimator", "__init__", "__main__"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("swerve"):
+            parts = node.module.split(".")
+            rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level > 0:
+            pytest.fail(f"{path.name}: use absolute imports")
+        elif isinstance(node, ast.Import):
+            rooms |= {a.name.split(".")[1] for a in node.names if a.name.startswith("swerve.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_module_imports_only_from_rooms_below_it(path):
+    room = room_of(path)
+    if room in TOP:
+        return
+    assert room in ALLOWED, f"{room} has no place in the house yet: add it to ALLOWED with a reason"
+    assert imported_rooms(path) - {room} <= ALLOWED[room]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_no_pickle_no_eval(path):
+    names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+    assert not names & {"pickle", "eval", "exec"}
