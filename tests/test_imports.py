@@ -17,7 +17,7 @@ ALLOWED = {
     "model": {"types", "networks", "messages"},
     "posterior": {"types", "networks"},
     "objective": {"types", "messages", "model", "posterior"},
-    "schedule": {"types"},
+    "schedule": {"types", "objective"},
     "data": {"types", "errors"},
     "evaluation": {"types"},
     "report": {"types"},

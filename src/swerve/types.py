@@ -7,6 +7,7 @@ T frames, D channels, U controls, L state dimensions, K regimes.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -29,6 +30,13 @@ class Frames(NamedTuple):
     observed: Bool[Array, "*batch T D"]
     valid: Bool[Array, "*batch T"]
     u: Float[Array, "*batch T U"]
+
+    def blanked(self) -> "Frames":
+        """The same frames with zeros wherever nothing was observed, whatever stood there (NaN too)."""
+        observed = self.observed & self.valid[..., None]
+        x = jnp.where(observed, self.x, 0.0)
+        u = jnp.where(self.valid[..., None], self.u, 0.0)
+        return Frames(x, observed, self.valid, u)
 
 
 @dataclass(frozen=True)

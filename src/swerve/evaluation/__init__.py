@@ -1,1 +1,1 @@
-"""evaluation."""
+"""How good a segmentation is: label arrays in, numbers out."""

@@ -1,0 +1,17 @@
+"""Autoregressive HMM by EM: the first model to try, the row to beat, the seed of restarts."""
+
+from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit
+from swerve.arhmm.model import ArHmm, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
+
+__all__ = [
+    "ArHmm",
+    "ArHmmFit",
+    "ArHmmOptions",
+    "Covariance",
+    "fit",
+    "log_evidence",
+    "log_likelihood",
+    "seen_in_part",
+    "smooth",
+    "viterbi",
+]

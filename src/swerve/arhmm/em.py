@@ -1,0 +1,202 @@
+"""Expectation-maximisation: from sums over all sequences to new parameters, until the gain is small."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from swerve import messages
+from swerve.arhmm.model import ArHmm, filled_log_evidence, lag_window, residuals
+from swerve.types import Frames
+
+
+class Prior(NamedTuple):
+    """The strengths of the penalties in the objective, all in units of pseudo-observations but `floor`."""
+
+    stickiness: Float[Array, ""]
+    pseudo_count: Float[Array, ""]
+    ridge: Float[Array, ""]
+    floor: Float[Array, ""]
+
+
+class Statistics(NamedTuple):
+    """Sums over frames, weighted by w_tk = p(s_t = k | x); e is the residual under the model they came from.
+
+    `features` = sum w phi phi', `cross` = sum w E[e] phi', `scatter` = sum w E[e e'], phi the lag window.
+    """
+
+    log_likelihood: Float[Array, ""]
+    initial: Float[Array, " K"]
+    transitions: Float[Array, "K K"]
+    weight: Float[Array, " K"]
+    features: Float[Array, "K P P"]
+    cross: Float[Array, "K D P"]
+    scatter: Float[Array, "K D D"]
+
+
+class Run(NamedTuple):
+    """One EM run: the last model, its log-likelihood, the objective by iteration (NaN after the last)."""
+
+    model: ArHmm
+    log_likelihood: Float[Array, ""]
+    objective: Float[Array, " iterations"]
+    iterations: Int[Array, ""]
+
+
+def persistence(channels: int, lags: int, dtype: jnp.dtype) -> Float[Array, "D P"]:
+    """The weights of x_t = x_{t-1}: where the ridge pulls, so that a regime without frames stays harmless."""
+    return jnp.eye(channels, channels * lags + 1, dtype=dtype) * (lags > 0)
+
+
+def expect(model: ArHmm, frames: Frames, *, partial: bool) -> Statistics:
+    """The E-step on one chunk of filled sequences (N, T, D)."""
+
+    def infer(sequence: Frames) -> messages.Expectations:
+        evidence = filled_log_evidence(model, sequence, partial=partial)
+        return messages.expectations(model.log_initial, model.log_transition, evidence, sequence.valid)
+
+    posterior = jax.vmap(infer)(frames)
+    informative = frames.valid & frames.observed.any(axis=-1)
+    moments = _moments(model, frames, posterior.marginals * informative[..., None], partial=partial)
+    return moments._replace(
+        log_likelihood=jnp.sum(posterior.log_z),
+        initial=jnp.sum(posterior.marginals[:, 0], axis=0),
+        transitions=jnp.sum(posterior.transitions, axis=0),
+    )
+
+
+def expect_labels(model: ArHmm, frames: Frames, labels: Int[Array, "N T"]) -> Statistics:
+    """The sums of a hard assignment of filled frames; a negative label counts for no regime."""
+    informative = frames.valid & frames.observed.any(axis=-1)
+    weights = jax.nn.one_hot(jnp.where(informative, labels, -1), model.regimes, dtype=frames.x.dtype)
+    return _moments(model, frames, weights, partial=False)
+
+
+def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
+    """The M-step, exact for the penalised objective.
+
+    W' = W + (C - (W - W_0) ridge) (F + ridge)^-1 with F = `features`, C = `cross`, W_0 = persistence, and
+    Q' = (sum w E[(e - D phi)(e - D phi)'] + ridge (W' - W_0)(W' - W_0)') / sum w, D = W' - W, floored.
+    Working with residuals rather than raw moments is what keeps float32 accurate: D shrinks as EM converges.
+    """
+    _, channels, width = model.weights.shape
+    pulled_to = persistence(channels, model.lags, model.weights.dtype)[None]
+    gram = statistics.features + prior.ridge * jnp.eye(width, dtype=model.weights.dtype)[None]
+    gradient = statistics.cross - prior.ridge * (model.weights - pulled_to)
+    change = jnp.swapaxes(_solve_positive(gram, jnp.swapaxes(gradient, 1, 2)), 1, 2)
+    weights = model.weights + change
+
+    crossed = jnp.einsum("kdp,kep->kde", change, statistics.cross)
+    scatter = statistics.scatter - crossed - jnp.swapaxes(crossed, 1, 2)
+    scatter += jnp.einsum("kdp,kpq,keq->kde", change, statistics.features, change)
+    scatter += prior.ridge * _outer(weights - pulled_to)
+    return ArHmm(
+        log_initial=_log_normalized(statistics.initial + prior.pseudo_count),
+        log_transition=_log_normalized(statistics.transitions + _transition_counts(model, prior)),
+        weights=weights,
+        noise=model.noise.nearest(
+            scatter / jnp.maximum(statistics.weight, 1e-6)[:, None, None], floor=prior.floor
+        ),
+        start_mean=model.start_mean,
+        start_noise=model.start_noise,
+    )
+
+
+def log_prior(model: ArHmm, prior: Prior) -> Float[Array, ""]:
+    """What the objective adds to the log-likelihood, up to a constant."""
+    _, channels, _ = model.weights.shape
+    pulled_to = persistence(channels, model.lags, model.weights.dtype)[None]
+    chain = jnp.sum(_transition_counts(model, prior) * model.log_transition)
+    chain += prior.pseudo_count * jnp.sum(model.log_initial)
+    return chain - 0.5 * prior.ridge * model.noise.precision_trace(_outer(model.weights - pulled_to))
+
+
+def run(
+    start: ArHmm,
+    chunks: Frames,
+    prior: Prior,
+    *,
+    tolerance: Float[Array, ""],
+    max_iterations: int,
+    partial: bool,
+) -> Run:
+    """EM from a first model until an iteration gains less than `tolerance` nats per frame.
+
+    `chunks` is (C, N, T, D): sums go over one chunk of sequences at a time, to bound the memory.
+    """
+    tolerance = tolerance * jnp.maximum(jnp.sum(chunks.valid), 1)
+    objective = jnp.full(max_iterations, jnp.nan, chunks.x.dtype)
+
+    def unfinished(state):
+        _, _, _, objective, iteration = state
+        gain = objective[iteration - 1] - objective[iteration - 2]
+        return (iteration < max_iterations) & ((iteration < 2) | (gain > tolerance))
+
+    def iterate(state):
+        _, model, _, objective, iteration = state
+        statistics = _sum_over_chunks(lambda chunk: expect(model, chunk, partial=partial), chunks)
+        value = statistics.log_likelihood + log_prior(model, prior)
+        improved = maximize(model, statistics, prior)
+        return model, improved, statistics.log_likelihood, objective.at[iteration].set(value), iteration + 1
+
+    initial = (start, start, jnp.zeros((), chunks.x.dtype), objective, jnp.asarray(0))
+    model, _, log_likelihood, objective, iterations = jax.lax.while_loop(unfinished, iterate, initial)
+    return Run(model, log_likelihood, objective, iterations)
+
+
+def _moments(model: ArHmm, frames: Frames, weights: Float[Array, "N T K"], *, partial: bool):
+    """The weighted sums of features and residuals, over all frames but those that the start explains."""
+    if model.lags > 0:
+        weights = weights.at[:, 0].set(0.0)
+    weights = weights.reshape(-1, model.regimes)
+    observed = frames.observed.reshape(-1, frames.observed.shape[-1])
+    features = _rows(jax.vmap(lambda x: lag_window(x, model.lags))(frames.x))
+    residual = _rows(jax.vmap(lambda x: residuals(model, x))(frames.x))
+    residual = model.noise.complete(residual, observed, partial)
+    weighted_residual = weights[..., None] * residual
+    nothing = jnp.zeros((), weights.dtype)
+    return Statistics(
+        log_likelihood=nothing,
+        initial=jnp.zeros_like(model.log_initial),
+        transitions=jnp.zeros_like(model.log_transition),
+        weight=jnp.sum(weights, axis=0),
+        features=jnp.einsum("nk,np,nq->kpq", weights, features, features),
+        cross=jnp.einsum("nkd,np->kdp", weighted_residual, features),
+        scatter=jnp.einsum("nkd,nke->kde", weighted_residual, residual)
+        + model.noise.lost(weights, observed, partial),
+    )
+
+
+def _sum_over_chunks(statistics_of: Callable, chunks):
+    """sum_c statistics_of(chunk_c)."""
+    shapes = jax.eval_shape(statistics_of, jax.tree.map(lambda leaf: leaf[0], chunks))
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    def add(total, chunk):
+        return jax.tree.map(jnp.add, total, statistics_of(chunk)), None
+
+    return jax.lax.scan(add, zeros, chunks)[0]
+
+
+def _transition_counts(model: ArHmm, prior: Prior):
+    return prior.pseudo_count + prior.stickiness * jnp.eye(model.regimes, dtype=model.weights.dtype)
+
+
+def _log_normalized(counts):
+    return jnp.log(counts) - jnp.log(jnp.sum(counts, axis=-1, keepdims=True))
+
+
+def _solve_positive(matrix, right):
+    factor = jnp.linalg.cholesky(matrix)
+    half = jax.scipy.linalg.solve_triangular(factor, right, lower=True)
+    return jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)
+
+
+def _outer(weights):
+    return jnp.einsum("kdp,kep->kde", weights, weights)
+
+
+def _rows(array):
+    return array.reshape(-1, *array.shape[2:])

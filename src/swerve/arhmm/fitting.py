@@ -1,0 +1,226 @@
+"""Fit an autoregressive HMM: several starts, EM from each, the best by the training objective."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from swerve.arhmm import em, starts
+from swerve.arhmm.model import ArHmm, carry_forward, lag_window, seen_in_part
+from swerve.arhmm.noise import DiagonalNoise, FullNoise
+from swerve.types import Frames, Key
+
+CHUNK_NUMBERS = 2**24  # intermediate numbers that one chunk of sequences may hold
+START_FRAMES = 20_000  # a first guess needs no more frames
+START_NUMBERS = 10**8  # nor more second moments in all its blocks together
+
+
+class Covariance(StrEnum):
+    """What a regime knows about its noise."""
+
+    DIAGONAL = "diagonal"
+    FULL = "full"
+
+
+NOISE = {Covariance.DIAGONAL: DiagonalNoise, Covariance.FULL: FullNoise}
+
+
+@dataclass(frozen=True)
+class ArHmmOptions:
+    """What to fit, and how. `ridge` and `variance_floor` expect data in standardised units.
+
+    stickiness: pseudo-count of every regime's transitions to itself, beside the data's own.
+    variance_floor: least variance of the noise in any direction, the same for all regimes.
+    ridge: pseudo-observations that pull the weights towards x_t = x_{t-1}.
+    pseudo_count: of every transition and first regime; keeps them possible.
+    tolerance: EM stops when an iteration gains less, in nats per frame.
+    """
+
+    regimes: int
+    lags: int = 1
+    stickiness: float = 300.0
+    covariance: Covariance = Covariance.DIAGONAL
+    restarts: int = 5
+    variance_floor: float = 1e-4
+    ridge: float = 1e-3
+    pseudo_count: float = 0.1
+    tolerance: float = 1e-4
+    max_iterations: int = 200
+
+
+class ArHmmFit(NamedTuple):
+    """The best restart by the training objective, and all of them (leading axis R) for the caller to judge.
+
+    `objectives`: final log-likelihood plus log-prior; `trace`: the same by iteration, NaN after the last.
+    """
+
+    model: ArHmm
+    log_likelihood: Float[Array, ""]
+    best: int
+    models: ArHmm
+    log_likelihoods: Float[Array, " R"]
+    objectives: Float[Array, " R"]
+    trace: Float[Array, "R iterations"]
+    iterations: Int[Array, " R"]
+
+
+def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
+    """argmax over W, Q, pi, A of sum_n log p(x_n) + log p(W, A, pi): the best of several EM runs.
+
+    `frames` holds N sequences, padded to one length; their controls are not used. A second fit of the same
+    shapes compiles nothing.
+    """
+    prior = _prior(options, frames.x.dtype)
+    blank = _blank_model(
+        frames, prior.floor, regimes=options.regimes, lags=options.lags, covariance=options.covariance
+    )
+    filled = _fill(frames, blank.start_mean)
+    partly_seen = seen_in_part(frames)
+    runs = _run_all(
+        _first_models(blank, filled, prior, options.restarts, key=key),
+        _chunked(filled, size=_sequences_per_chunk(filled, options, partly_seen)),
+        prior,
+        jnp.asarray(options.tolerance, frames.x.dtype),
+        max_iterations=options.max_iterations,
+        partial=partly_seen,
+        together=jax.default_backend() != "cpu",
+    )
+    return _choose(runs)
+
+
+@partial(jax.jit, static_argnames=("max_iterations", "partial", "together"))
+def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, together):
+    """All restarts: in turn on a CPU, where a shared time loop buys nothing; together on a GPU."""
+
+    def one(model):
+        return em.run(
+            model, chunks, prior, tolerance=tolerance, max_iterations=max_iterations, partial=partial
+        )
+
+    return jax.vmap(one)(first) if together else jax.lax.map(one, first)
+
+
+def _choose(runs: em.Run) -> ArHmmFit:
+    objectives = jnp.take_along_axis(runs.objective, runs.iterations[:, None] - 1, axis=1)[:, 0]
+    best = int(jnp.nanargmax(objectives))
+    return ArHmmFit(
+        model=jax.tree.map(lambda leaf: leaf[best], runs.model),
+        log_likelihood=runs.log_likelihood[best],
+        best=best,
+        models=runs.model,
+        log_likelihoods=runs.log_likelihood,
+        objectives=objectives,
+        trace=runs.objective,
+        iterations=runs.iterations,
+    )
+
+
+def _prior(options: ArHmmOptions, dtype) -> em.Prior:
+    """As arrays, so that another strength compiles nothing."""
+    return em.Prior(
+        stickiness=jnp.asarray(options.stickiness, dtype),
+        pseudo_count=jnp.asarray(options.pseudo_count, dtype),
+        ridge=jnp.asarray(options.ridge, dtype),
+        floor=jnp.asarray(options.variance_floor, dtype),
+    )
+
+
+_fill = jax.jit(jax.vmap(carry_forward, in_axes=(0, None)))
+
+
+@partial(jax.jit, static_argnames=("regimes", "lags", "covariance"))
+def _blank_model(frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
+    """Regimes that all say x_t = x_{t-1}, and the start distribution, which EM leaves as it is."""
+    channels, dtype = frames.x.shape[-1], frames.x.dtype
+    start_mean, start_variance = _start_moments(frames)
+    unit = jnp.tile(jnp.eye(channels, dtype=dtype)[None], (regimes, 1, 1))
+    return ArHmm(
+        log_initial=jnp.full(regimes, -math.log(regimes), dtype),
+        log_transition=jnp.full((regimes, regimes), -math.log(regimes), dtype),
+        weights=jnp.tile(em.persistence(channels, lags, dtype)[None], (regimes, 1, 1)),
+        noise=NOISE[covariance].nearest(unit, floor=floor),
+        start_mean=start_mean,
+        start_noise=NOISE[covariance].nearest(jnp.diag(start_variance)[None], floor=floor),
+    )
+
+
+def _start_moments(frames: Frames):
+    """Mean and variance of the first frames and one more, which has the moments of all frames together.
+
+    That one keeps the variance honest where there are few sequences.
+    """
+    seen = frames.observed & frames.valid[..., None]
+    count = jnp.maximum(jnp.sum(seen, axis=(0, 1)), 1)
+    mean = jnp.sum(frames.x * seen, axis=(0, 1)) / count
+    variance = jnp.sum(seen * (frames.x - mean[None, None]) ** 2, axis=(0, 1)) / count
+
+    first, first_seen = frames.x[:, 0], seen[:, 0]
+    count = 1 + jnp.sum(first_seen, axis=0)
+    start_mean = (mean + jnp.sum(first * first_seen, axis=0)) / count
+    squares = jnp.sum(first_seen * (first - start_mean[None]) ** 2, axis=0)
+    return start_mean, (variance + (mean - start_mean) ** 2 + squares) / count
+
+
+def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, *, key: Key) -> ArHmm:
+    """One model per restart, stacked: the M-step of a first guess at the regimes of some of the frames."""
+    seeds = np.asarray(jax.random.bits(key, (restarts,)))
+    models = []
+    for restart, seed in enumerate(seeds):
+        rng = np.random.default_rng(seed)
+        some = _subset(filled, _start_frames(blank), rng)
+        window, usable = _regression(blank, some)
+        labels = starts.guess(*map(np.asarray, (some.x, window, usable)), blank.regimes, restart, rng)
+        models.append(_from_labels(blank, some, jnp.asarray(labels), prior))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
+
+@jax.jit
+def _regression(blank: ArHmm, filled: Frames):
+    usable = filled.valid & filled.observed.any(axis=-1)
+    if blank.lags > 0:
+        usable = usable.at[:, 0].set(False)
+    return jax.vmap(lambda x: lag_window(x, blank.lags))(filled.x), usable
+
+
+@jax.jit
+def _from_labels(blank: ArHmm, filled: Frames, labels, prior: em.Prior) -> ArHmm:
+    return em.maximize(blank, em.expect_labels(blank, filled, labels), prior)
+
+
+def _start_frames(blank: ArHmm) -> int:
+    return min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
+
+
+def _subset(frames: Frames, limit: int, rng: np.random.Generator) -> Frames:
+    """Random sequences with at most `limit` frames together, or a stretch of one longer than that."""
+    count, length = frames.valid.shape
+    chosen = np.sort(rng.choice(count, max(1, min(count, limit // length)), replace=False))
+    begin = rng.integers(max(length - limit, 0) + 1)
+    return Frames(*(leaf[chosen, begin : begin + limit] for leaf in frames))
+
+
+def _sequences_per_chunk(frames: Frames, options: ArHmmOptions, partly_seen: bool) -> int:
+    count, length, channels = frames.x.shape
+    per_frame = options.regimes * (channels * (options.lags + 2) + 1)
+    if options.covariance == Covariance.FULL and partly_seen:
+        per_frame += 2 * options.regimes * channels**2
+    return math.ceil(count / math.ceil(count * length * per_frame / CHUNK_NUMBERS))
+
+
+@partial(jax.jit, static_argnames="size")
+def _chunked(frames: Frames, *, size: int) -> Frames:
+    """(N, ...) -> (chunks, size, ...), the last chunk filled up with padding."""
+    chunks = math.ceil(frames.x.shape[0] / size)
+
+    def split(leaf):
+        missing = chunks * size - leaf.shape[0]
+        padded = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1))
+        return padded.reshape(chunks, size, *leaf.shape[1:])
+
+    return jax.tree.map(split, frames)

@@ -1,0 +1,102 @@
+"""The autoregressive HMM itself: what it says about one sequence."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from swerve import messages
+from swerve.arhmm.noise import AbstractNoise
+from swerve.types import Frames
+
+
+class ArHmm(eqx.Module):
+    """K linear regimes that take turns by a Markov chain.
+
+    p(s_1 = k) = pi_k,  p(s_t = k | s_{t-1} = j) = A_jk,
+    x_t | s_t = k ~ N(W_k [x_{t-1}; ...; x_{t-lags}; 1], Q_k)  for t > 1,
+    x_1 ~ N(m, V), whatever the regime; without lags x_1 is like every other frame.
+    """
+
+    log_initial: Float[Array, " K"]
+    log_transition: Float[Array, "K K"]
+    weights: Float[Array, "K D P"]
+    noise: AbstractNoise
+    start_mean: Float[Array, " D"]
+    start_noise: AbstractNoise
+
+    @property
+    def regimes(self) -> int:
+        """K."""
+        return self.weights.shape[-3]
+
+    @property
+    def lags(self) -> int:
+        """How many frames a regime looks back."""
+        return (self.weights.shape[-1] - 1) // self.weights.shape[-2]
+
+
+def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, ""]:
+    """log p(x) of all observed values of one sequence, in nats: the sum over every regime path, exactly.
+
+    Here and below `partial` = False, which `seen_in_part` can tell, is faster with full covariances.
+    """
+    evidence = log_evidence(model, frames, partial=partial)
+    return messages.log_normalizer(model.log_initial, model.log_transition, evidence, frames.valid)
+
+
+def smooth(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
+    """p(s_t = k | x_1..x_T) of one sequence; zeros in padding."""
+    evidence = log_evidence(model, frames, partial=partial)
+    return messages.smooth(model.log_initial, model.log_transition, evidence, frames.valid).marginals
+
+
+def viterbi(model: ArHmm, frames: Frames, *, partial: bool = True) -> Int[Array, " T"]:
+    """argmax_s p(s | x), the single most probable regime path of one sequence."""
+    evidence = log_evidence(model, frames, partial=partial)
+    return messages.viterbi(model.log_initial, model.log_transition, evidence, frames.valid)
+
+
+def log_evidence(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
+    """log p(x_t | s_t = k, observed past), missing channels marginalised out: 0 if all are missing."""
+    return filled_log_evidence(model, carry_forward(frames, model.start_mean), partial=partial)
+
+
+def seen_in_part(frames: Frames) -> bool:
+    """Whether any frame, of one sequence or of many, has both observed and missing channels."""
+    some, every = frames.observed.any(axis=-1), frames.observed.all(axis=-1)
+    return bool((frames.valid & some & ~every).any())
+
+
+def carry_forward(frames: Frames, before_first: Float[Array, " D"]) -> Frames:
+    """Missing values replaced by the channel's last observed one, or by `before_first` when there is none.
+
+    Only the past fills a lag, so that p(x_t | past) stays a density of what was observed given what was
+    observed before it, and the product over t a proper likelihood.
+    """
+    positions = jnp.arange(frames.x.shape[0])[:, None]
+    last_seen = jax.lax.cummax(jnp.where(frames.observed, positions, -1), axis=0)
+    carried = jnp.take_along_axis(frames.x, jnp.maximum(last_seen, 0), axis=0)
+    return frames._replace(x=jnp.where(last_seen >= 0, carried, before_first[None]))
+
+
+def lag_window(x: Float[Array, "T D"], lags: int) -> Float[Array, "T P"]:
+    """[x_{t-1}; ...; x_{t-lags}; 1]; the first frame stands in for those before it."""
+    times = jnp.arange(x.shape[0])
+    past = [x[jnp.maximum(times - lag, 0)] for lag in range(1, lags + 1)]
+    return jnp.concatenate([*past, jnp.ones_like(x[:, :1])], axis=-1)
+
+
+def residuals(model: ArHmm, x: Float[Array, "T D"]) -> Float[Array, "T K D"]:
+    """x_t - W_k [x_{t-1}; ...; 1]."""
+    return x[:, None] - jnp.einsum("kdp,tp->tkd", model.weights, lag_window(x, model.lags))
+
+
+def filled_log_evidence(model: ArHmm, filled: Frames, *, partial: bool) -> Float[Array, "T K"]:
+    """`log_evidence` for frames that `carry_forward` has filled."""
+    evidence = model.noise.log_density(residuals(model, filled.x), filled.observed, partial)
+    if model.lags == 0:
+        return evidence
+    start = (filled.x[:1] - model.start_mean[None])[:, None]
+    start_evidence = model.start_noise.log_density(start, filled.observed[:1], partial)
+    return evidence.at[0].set(start_evidence[0, 0])

@@ -1,0 +1,133 @@
+"""Reads NumPy files: one array `x` with what goes beside it, or one array per sequence."""
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from swerve.data.columns import default_names, unknown_column
+from swerve.errors import InputError
+from swerve.types import Series
+
+ABOUT_X = {"x", "s", "u", "lengths", "columns", "names"}
+
+
+def read_arrays(path: Path, *, label_key: str | None = None) -> list[Series]:
+    """x is (T, D) or (N, T, D); labels are taken from `label_key`, or from `s` where it exists."""
+    arrays = _load(path)
+    if label_key is not None and label_key not in arrays:
+        raise unknown_column(label_key, arrays, str(path))
+    if "x" in arrays:
+        return _stacked(path, arrays, label_key or "s")
+    unexpected = sorted(set(arrays) & ABOUT_X)
+    if unexpected:
+        raise InputError(f'{path} has an array "{unexpected[0]}" but no array "x".')
+    return [_single(path, key, array) for key, array in arrays.items()]
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"x": loaded}
+        with loaded:
+            arrays = {key: loaded[key] for key in loaded.files}
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist.") from None
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if "Object arrays" in str(error):
+            raise InputError(f"{path} holds Python objects; store plain numbers instead.") from None
+        raise InputError(f"{path} is not a NumPy file that can be read.") from None
+    if not arrays:
+        raise InputError(f"{path} is empty.")
+    return arrays
+
+
+def _single(path: Path, key: str, array: np.ndarray) -> Series:
+    if array.ndim != 2:
+        raise InputError(f'{path}, array "{key}": a sequence has 2 axes (time, columns), not {array.ndim}.')
+    x = _numbers(path, key, array)
+    return Series(x=x, name=key, columns=default_names(x.shape[1]))
+
+
+def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[Series]:
+    x = _numbers(path, "x", arrays["x"])
+    if x.ndim not in (2, 3):
+        raise InputError(
+            f'{path}, array "x": it has 2 axes (time, columns) or 3 (sequence, time, columns), not {x.ndim}.'
+        )
+    one = x.ndim == 2
+    x = x[None] if one else x
+    frames = x.shape[1 if one else 0 : 2]
+    u = _beside(path, arrays, "u", frames, extra_axes=1)
+    s = _beside(path, arrays, label_key, frames, extra_axes=0)
+    u = None if u is None else _numbers(path, "u", u).reshape(*x.shape[:2], -1)
+    s = None if s is None else _whole_numbers(path, label_key, s).reshape(x.shape[:2])
+    lengths = _lengths(path, arrays, x.shape)
+    columns = _texts(path, arrays, "columns", x.shape[2]) or default_names(x.shape[2])
+    stems = [path.stem] if one else [f"{path.stem}-{i}" for i in range(len(x))]
+    names = _texts(path, arrays, "names", len(x)) or tuple(stems)
+    return [
+        Series(
+            x=x[i, :stop],
+            u=None if u is None else u[i, :stop],
+            s=None if s is None else s[i, :stop],
+            name=names[i],
+            columns=columns,
+        )
+        for i, stop in enumerate(lengths)
+    ]
+
+
+def _beside(
+    path: Path, arrays: dict[str, np.ndarray], key: str, frames: tuple[int, ...], *, extra_axes: int
+) -> np.ndarray | None:
+    """An array that goes with x frame by frame."""
+    array = arrays.get(key)
+    if array is None:
+        return None
+    if array.ndim != len(frames) + extra_axes or array.shape[: len(frames)] != frames:
+        raise InputError(
+            f'{path}: array "{key}" of shape {array.shape} does not fit the {frames} frames of "x".'
+        )
+    return array
+
+
+def _lengths(path: Path, arrays: dict[str, np.ndarray], shape: tuple[int, ...]) -> list[int]:
+    if "lengths" not in arrays:
+        return [shape[1]] * shape[0]
+    lengths = _whole_numbers(path, "lengths", arrays["lengths"])
+    if lengths.shape != shape[:1] or lengths.min() < 1 or lengths.max() > shape[1]:
+        raise InputError(f'{path}: "lengths" must hold {shape[0]} numbers from 1 to {shape[1]}.')
+    return [int(length) for length in lengths]
+
+
+def _texts(path: Path, arrays: dict[str, np.ndarray], key: str, count: int) -> tuple[str, ...]:
+    if key not in arrays:
+        return ()
+    if arrays[key].dtype.kind != "U" or arrays[key].shape != (count,):
+        raise InputError(f'{path}: "{key}" must hold {count} names.')
+    return tuple(str(text) for text in arrays[key])
+
+
+def _numbers(path: Path, key: str, array: np.ndarray) -> Float[np.ndarray, "..."]:
+    if array.dtype.kind not in "fiub":
+        raise InputError(f'{path}, array "{key}": it holds {array.dtype}, not real numbers.')
+    if array.size == 0:
+        raise InputError(f'{path}, array "{key}": it is empty (shape {array.shape}).')
+    numbers = array.astype(float)
+    if np.isinf(numbers).any():
+        place = tuple(int(i) for i in np.argwhere(np.isinf(numbers))[0])
+        raise InputError(f'{path}, array "{key}": the value at {place} is infinite.')
+    return numbers
+
+
+def _whole_numbers(path: Path, key: str, array: np.ndarray) -> Shaped[np.ndarray, "..."]:
+    """Labels and lengths; a missing one becomes -1."""
+    numbers = _numbers(path, key, array)
+    whole = np.where(np.isnan(numbers), -1.0, numbers)
+    if (whole != np.round(whole)).any():
+        raise InputError(f'{path}, array "{key}": it must hold whole numbers.')
+    return whole.astype(np.int64)

@@ -1,0 +1,150 @@
+"""From recordings to what is trained on: one scale, a validation split, windows, padded frames."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from swerve.errors import InputError
+from swerve.types import Frames, Series
+
+WHOLE_SEQUENCES = 5  # with fewer, validation takes the end of each
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """z = (x - mean) / scale for each channel; NaN stays NaN."""
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, " D"]
+
+    @staticmethod
+    def fit(series: Sequence[Series]) -> "Standardizer":
+        """Mean and standard deviation of the observed values; a channel that never changes keeps scale 1."""
+        return Standardizer.of([one.x for one in series])
+
+    @staticmethod
+    def of(arrays: Sequence[Float[np.ndarray, "_ D"]]) -> "Standardizer":
+        """The same for bare arrays, such as controls."""
+        values = np.concatenate(arrays).astype(float)
+        count = np.maximum(1, (~np.isnan(values)).sum(axis=0))
+        mean = np.nansum(values, axis=0) / count
+        scale = np.sqrt(np.nansum((values - mean[None]) ** 2, axis=0) / count)
+        rounding = 8 * np.finfo(float).eps * np.abs(mean)
+        return Standardizer(mean, np.where(scale > rounding, scale, 1.0))
+
+    def apply(self, x: Float[np.ndarray, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
+        """To mean 0 and scale 1."""
+        return (x - self.mean) / self.scale
+
+    def invert(self, x: Float[np.ndarray, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
+        """Back to the recording's own units."""
+        return x * self.scale + self.mean
+
+    def apply_to(self, series: Sequence[Series]) -> list[Series]:
+        """The recordings with standardised x."""
+        return [replace(one, x=self.apply(one.x)) for one in series]
+
+
+def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
+    """A batch (N, T, ...) of float32 arrays, padded at the end to `length` or to the longest recording.
+
+    A missing value is 0 with `observed` False; a padded frame is 0 with `valid` False. No controls: width 0.
+    """
+    longest = max(len(one) for one in series)
+    T = longest if length is None else length
+    if longest > T:
+        raise InputError(f"A recording of {longest} frames does not fit into {T}: cut it into windows first.")
+    N, D, U = len(series), series[0].x.shape[1], _control_width(series[0])
+    x = np.zeros((N, T, D), dtype=np.float32)
+    observed = np.zeros((N, T, D), dtype=bool)
+    valid = np.zeros((N, T), dtype=bool)
+    u = np.zeros((N, T, U), dtype=np.float32)
+    for i, one in enumerate(series):
+        _check_widths(one, D, U)
+        stop = len(one)
+        seen = ~np.isnan(one.x)
+        x[i, :stop] = np.where(seen, one.x, 0.0)
+        observed[i, :stop] = seen
+        valid[i, :stop] = True
+        if one.u is not None:
+            u[i, :stop] = one.u
+    return Frames(x, observed, valid, u)  # pyright: ignore[reportArgumentType]
+
+
+def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
+    """Consecutive windows of at most `length` frames that together hold every frame.
+
+    A remainder of half a window or more is a window of its own; a shorter one starts earlier, to be full.
+    """
+    if length < 1:
+        raise InputError(f"A window needs at least 1 frame, not {length}.")
+    return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
+
+
+def split_validation(
+    series: Sequence[Series], fraction: float, seed: int
+) -> tuple[list[Series], list[Series]]:
+    """(training, validation) without a frame in common; windows, which may overlap, are cut afterwards.
+
+    Whole recordings, drawn at random, where there are at least five; otherwise the last `fraction` of each.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"The validation fraction must lie between 0 and 1, not {fraction}.")
+    if len(series) < WHOLE_SEQUENCES:
+        return _split_ends(series, fraction)
+    count = min(len(series) - 1, max(1, round(fraction * len(series))))
+    drawn = set(np.random.default_rng(seed).permutation(len(series))[:count].tolist())
+    training = [one for i, one in enumerate(series) if i not in drawn]
+    return training, [series[i] for i in sorted(drawn)]
+
+
+def cut(series: Series, start: int, stop: int) -> Series:
+    """Frames start to stop - 1, named after them unless they are all there are."""
+    if (start, stop) == (0, len(series)):
+        return series
+    return replace(
+        series,
+        x=series.x[start:stop],
+        u=None if series.u is None else series.u[start:stop],
+        s=None if series.s is None else series.s[start:stop],
+        name=f"{series.name}[{start}:{stop}]",
+    )
+
+
+def _window_bounds(frames: int, length: int) -> list[tuple[int, int]]:
+    if frames <= length:
+        return [(0, frames)]
+    whole, rest = divmod(frames, length)
+    bounds = [(i * length, (i + 1) * length) for i in range(whole)]
+    if rest:
+        bounds.append((frames - (rest if 2 * rest >= length else length), frames))
+    return bounds
+
+
+def _split_ends(series: Sequence[Series], fraction: float) -> tuple[list[Series], list[Series]]:
+    training, validation = [], []
+    for one in series:
+        held = max(1, round(fraction * len(one)))
+        if held < len(one):
+            training.append(cut(one, 0, len(one) - held))
+            validation.append(cut(one, len(one) - held, len(one)))
+        else:
+            training.append(one)
+    if not validation:
+        raise InputError("The recordings are too short to hold out a part for validation.")
+    return training, validation
+
+
+def _control_width(series: Series) -> int:
+    return 0 if series.u is None else series.u.shape[1]
+
+
+def _check_widths(series: Series, D: int, U: int) -> None:
+    if series.x.shape[1] != D:
+        raise InputError(f'"{series.name}" has {series.x.shape[1]} columns where others have {D}.')
+    if _control_width(series) != U:
+        raise InputError(f'"{series.name}" has {_control_width(series)} controls where others have {U}.')
+    if series.u is not None and np.isnan(series.u).any():
+        raise InputError(f'"{series.name}" has missing control values.')

@@ -1,0 +1,93 @@
+"""Gaussian noise with a learned covariance and a fixed floor under its variances."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from swerve.types import Key
+
+LOG_TWO_PI = 1.8378770664093453
+
+
+class AbstractNoise(eqx.Module):
+    """N(0, C_k) for k = 1..K, or one C shared by all regimes (leading size 1)."""
+
+    @abstractmethod
+    def log_prob(
+        self, residual: Float[Array, "K N"], observed: Bool[Array, " N"] | None = None
+    ) -> Float[Array, " K"]:
+        """log N(residual_k; 0, C_k) over the observed entries; the others are integrated out."""
+
+    @abstractmethod
+    def sample(self, regime: Array, *, key: Key) -> Float[Array, " N"]:
+        """One draw from N(0, C_regime)."""
+
+
+class DiagonalNoise(AbstractNoise):
+    """C_k = diag(floor + exp(2 log_scale_k))."""
+
+    log_scale: Float[Array, "R N"]
+    floor: float = eqx.field(static=True)
+
+    def __init__(self, regimes: int, size: int, *, scale: float, floor: float):
+        self.log_scale = jnp.full((regimes, size), jnp.log(scale))
+        self.floor = floor
+
+    @property
+    def variance(self) -> Float[Array, "R N"]:
+        """The diagonal of every C_k."""
+        return self.floor + jnp.exp(2 * self.log_scale)
+
+    def log_prob(self, residual, observed=None):
+        variance = self.variance
+        per_entry = -0.5 * (residual**2 / variance + jnp.log(variance) + LOG_TWO_PI)
+        if observed is not None:
+            per_entry = jnp.where(observed[None], per_entry, 0.0)
+        return per_entry.sum(axis=1)
+
+    def sample(self, regime, *, key):
+        scales = jnp.sqrt(self.variance)
+        scale = scales[jnp.minimum(regime, len(scales) - 1)]
+        return scale * jax.random.normal(key, scale.shape)
+
+
+class FullNoise(AbstractNoise):
+    """C_k = F_k F_k' + floor I with F_k lower triangular and a positive diagonal."""
+
+    log_diagonal: Float[Array, "R N"]
+    below_diagonal: Float[Array, "R N N"]
+    floor: float = eqx.field(static=True)
+
+    def __init__(self, regimes: int, size: int, *, scale: float, floor: float):
+        self.log_diagonal = jnp.full((regimes, size), jnp.log(scale))
+        self.below_diagonal = jnp.zeros((regimes, size, size))
+        self.floor = floor
+
+    @property
+    def covariance(self) -> Float[Array, "R N N"]:
+        """Every C_k."""
+        factor = jnp.tril(self.below_diagonal, -1) + jax.vmap(jnp.diag)(jnp.exp(self.log_diagonal))
+        return factor @ factor.mT + self.floor * jnp.eye(factor.shape[-1])[None]
+
+    def log_prob(self, residual, observed=None):
+        covariance = self.covariance
+        count = residual.shape[1]
+        if observed is not None:
+            # A missing entry becomes an independent unit Gaussian at its mean: it adds nothing but a constant.
+            both = observed[:, None] & observed[None, :]
+            covariance = jnp.where(both[None], covariance, jnp.eye(count)[None])
+            residual = jnp.where(observed[None], residual, 0.0)
+            count = observed.sum()
+        factor = jnp.linalg.cholesky(covariance)
+        factor = jnp.broadcast_to(factor, (len(residual), *factor.shape[1:]))
+        white = jax.scipy.linalg.solve_triangular(factor, residual[..., None], lower=True)[..., 0]
+        log_det = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        return -0.5 * (white**2).sum(axis=1) - log_det - 0.5 * count * LOG_TWO_PI
+
+    def sample(self, regime, *, key):
+        factors = jnp.linalg.cholesky(self.covariance)
+        factor = factors[jnp.minimum(regime, len(factors) - 1)]
+        return factor @ jax.random.normal(key, (factor.shape[0],))

@@ -1,0 +1,151 @@
+"""The switching nonlinear dynamical system, assembled from its parts.
+
+p(x, z, s) = p(s_1) p(z_1|s_1) p(x_1|z_1)
+             prod_t p(s_t | s_{t-1}, [x_{t-1}], [z_{t-1}], [u_t]) p(z_t | z_{t-1}, s_t, [x_{t-1}], [u_t]) p(x_t | z_t, [s_t])
+
+Edges in brackets are options. A switching *linear* system is this class with linear parts.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
+from swerve.model.initial import Initial
+from swerve.model.switching import ConstantSwitching
+from swerve.networks import SCAN_UNROLL
+from swerve.types import Frames, Key, LogInitial, LogTransition
+
+
+FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
+
+
+class Potentials(NamedTuple):
+    """What exact inference over regimes needs of one sequence, given a state path z."""
+
+    log_initial: LogInitial
+    log_transition: LogTransition
+    log_dynamics: Float[Array, "T K"]
+    """log p(z_t | z_{t-1}, s_t = k); at t = 1, log p(z_1 | s_1 = k)."""
+    log_emission: Float[Array, "T R"]
+    """log p(x_t | z_t, [s_t = k]) of the observed channels; R is K or 1."""
+
+
+class Sampled(NamedTuple):
+    """One ancestral draw."""
+
+    x: Float[Array, "T D"]
+    z: Float[Array, "T L"]
+    s: Int[Array, " T"]
+
+
+class Snlds(eqx.Module):
+    """p(x, z, s) of one sequence."""
+
+    initial: Initial
+    dynamics: AbstractDynamics
+    switching: AbstractSwitching
+    emission: AbstractEmission
+    embedding: AbstractEmbedding
+    log_allowed: Float[Array, " K"]
+    """0 for a regime that may be used, FORBIDDEN for one that may not; never trained."""
+    dynamics_reads_x: bool = eqx.field(static=True, default=False)
+    dynamics_reads_u: bool = eqx.field(static=True, default=False)
+
+    @property
+    def regimes(self) -> int:
+        """K."""
+        return len(self.log_allowed)
+
+    @property
+    def log_initial(self) -> LogInitial:
+        """log p(s_1), normalised over the allowed regimes."""
+        return jax.nn.log_softmax(self.initial.logits + jax.lax.stop_gradient(self.log_allowed))
+
+    def features(self, frames: Frames) -> Float[Array, "T F"]:
+        """What the switching network reads of each frame."""
+        return jax.vmap(self.embedding)(frames.x, frames.observed)
+
+    def contexts(self, frames: Frames) -> Float[Array, "T-1 C"]:
+        """c_t for t = 2..T: what the dynamics read besides z_{t-1}."""
+        return jax.vmap(self._context)(frames.x[:-1], frames.observed[:-1], frames.u[1:])
+
+    def predicted_states(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K L"]:
+        """f_k(z_{t-1}, c_t) for t = 2..T and every regime."""
+        start = self.dynamics.initial_memory()
+        if not jax.tree.leaves(start):
+            return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(frames))
+        transitions = (z[:-1], self.contexts(frames))
+        return jax.lax.scan(
+            lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=SCAN_UNROLL
+        )[1]
+
+    def potentials(
+        self,
+        frames: Frames,
+        features: Float[Array, "T F"],
+        z: Float[Array, "T L"],
+        predicted: Float[Array, "T-1 K L"],
+        *,
+        temperature: Array | float = 1.0,
+    ) -> Potentials:
+        """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
+        residuals = z[1:, None] - predicted
+        later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
+        emitted = jax.vmap(self.emission.mean)(z)
+        log_emission = jax.vmap(self.emission.noise.log_prob)(frames.x[:, None] - emitted, frames.observed)
+        return Potentials(
+            self.log_initial,
+            self._log_transition(frames, features, z, temperature),
+            jnp.concatenate([self.initial.log_prob(z[0])[None], later]),
+            log_emission,
+        )
+
+    def sample(self, u: Float[Array, "T U"], *, key: Key) -> Sampled:
+        """Ancestral sampling, one frame per row of u (of width 0 when there are no controls)."""
+        start_key, emit_key, loop_key = jax.random.split(key, 3)
+        regime_key, state_key = jax.random.split(start_key)
+        s = jax.random.categorical(regime_key, self.log_initial)
+        z = self.initial.mean[s] + self.initial.noise.sample(s, key=state_key)
+        x = self._emit(s, z, key=emit_key)
+        everything = jnp.ones(x.shape, bool)
+        feature = self.embedding(x, everything)
+        window = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
+
+        def step(carry, frame):
+            s, z, x, window, memory = carry
+            u, key = frame
+            switch_key, move_key, emit_key = jax.random.split(key, 3)
+            s = jax.random.categorical(switch_key, self.switching.logits(window, z, u)[s] + self.log_allowed)
+            memory, means = self.dynamics.step(memory, z, self._context(x, everything, u))
+            z = means[s] + self.dynamics.noise.sample(s, key=move_key)
+            x = self._emit(s, z, key=emit_key)
+            window = jnp.concatenate([window[1:], self.embedding(x, everything)[None]])
+            return (s, z, x, window, memory), Sampled(x, z, s)
+
+        keys = jax.random.split(loop_key, len(u) - 1)
+        carry = (s, z, x, window, self.dynamics.initial_memory())
+        _, rest = jax.lax.scan(step, carry, (u[1:], keys))
+        return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
+
+    def _context(self, x_before, observed_before, u):
+        parts = [x_before, observed_before.astype(x_before.dtype)] if self.dynamics_reads_x else []
+        parts += [u] if self.dynamics_reads_u else []
+        return jnp.concatenate(parts) if parts else jnp.zeros(0)
+
+    def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
+        allowed = jax.lax.stop_gradient(self.log_allowed)
+        if isinstance(self.switching, ConstantSwitching):
+            return jax.nn.log_softmax(self.switching.base / temperature + allowed[None], axis=-1)
+        history = self.switching.history
+        padded = jnp.concatenate([jnp.zeros((history - 1, features.shape[1])), features[:-1]])
+        windows = jnp.stack([padded[i : i + len(features) - 1] for i in range(history)], axis=1)
+        logits = jax.vmap(self.switching.logits)(windows, z[:-1], frames.u[1:])
+        return jax.nn.log_softmax(logits / temperature + allowed[None, None], axis=-1)
+
+    def _emit(self, s, z, *, key: Key) -> Float[Array, " D"]:
+        means = self.emission.mean(z)
+        return means[jnp.minimum(s, len(means) - 1)] + self.emission.noise.sample(s, key=key)

@@ -1,0 +1,119 @@
+"""The collapsed ELBO of one sequence and the terms that help training find the regimes.
+
+ELBO = E_q[log p(x, z)] + H(q), with log p(x, z~) = log Z of the forward recursion over regimes.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from swerve import messages
+from swerve.model.snlds import Snlds
+from swerve.posterior import Anchor, Anchors, Draw, Posterior, origin, previous_state
+from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
+
+
+class Knobs(NamedTuple):
+    """How far training bends the objective; the defaults bend nothing and give the true bound."""
+
+    temperature: Array | float = 1.0
+    """tau: divides the switch logits."""
+    evidence_temperature: Array | float = 1.0
+    """kappa: shrinks the differences between regimes in log p(z_t | z_{t-1}, s_t)."""
+    uniformity: Array | float = 0.0
+    """beta: weight of the paper's sum_t KL(uniform || gamma_t)."""
+    balance: Array | float = 0.0
+    """Weight per frame of the entropy of regime use, averaged over batch and time."""
+    guidance: Array | float = 0.0
+    """Nats a frame gains in the regime that an AR-HMM gave it."""
+
+
+class Terms(NamedTuple):
+    """One sequence's share of the objective and what a person watches; all are sums over valid frames."""
+
+    elbo: Float[Array, ""]
+    uniform_kl: Float[Array, ""]
+    usage: Float[Array, " K"]
+    confidence: Float[Array, ""]
+    switches: Float[Array, ""]
+    frames: Float[Array, ""]
+
+
+class RegimeChain(NamedTuple):
+    """The potentials of a Markov chain over regimes, in the argument order of `swerve.messages`."""
+
+    log_initial: LogInitial
+    log_transition: LogTransition
+    log_evidence: LogEvidence
+    mask: FrameMask
+
+
+def regime_chain(
+    model: Snlds,
+    posterior: Posterior,
+    frames: Frames,
+    knobs: Knobs,
+    guide: Float[Array, "T K"] | None = None,
+    *,
+    key: Key,
+) -> tuple[Draw, RegimeChain]:
+    """A path z ~ q(z | x) and the chain over regimes given it.
+
+    B_t(k) = log p(x_t|z_t) + log p(z_t|z_{t-1}, s_t=k), the second term's spread over k divided by kappa.
+    """
+    frames = frames.blanked()
+    features = model.features(frames)
+    draw = posterior(frames, features, _anchors(model, posterior, frames), key=key)
+    follows = posterior.anchor is Anchor.DYNAMICS
+    predicted = draw.anchors[1:] if follows else model.predicted_states(frames, draw.z)
+    potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
+    centre = potentials.log_dynamics.mean(axis=1, keepdims=True)
+    log_evidence = centre + (potentials.log_dynamics - centre) / knobs.evidence_temperature
+    log_evidence = log_evidence + potentials.log_emission
+    if guide is not None:
+        log_evidence = log_evidence + knobs.guidance * guide
+    return draw, RegimeChain(potentials.log_initial, potentials.log_transition, log_evidence, frames.valid)
+
+
+def sequence_terms(
+    model: Snlds,
+    posterior: Posterior,
+    frames: Frames,
+    knobs: Knobs,
+    guide: Float[Array, "T K"] | None = None,
+    *,
+    key: Key,
+) -> Terms:
+    """All terms of one sequence, from a single draw of z. With the default knobs, `elbo` is a true bound."""
+    draw, chain = regime_chain(model, posterior, frames, knobs, guide, key=key)
+    smoothed = messages.smooth(*chain)
+    labels = jnp.argmax(smoothed.marginals, axis=1)
+    valid = frames.valid
+    return Terms(
+        elbo=messages.log_normalizer(*chain) + jnp.where(valid, draw.entropy, 0.0).sum(),
+        uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals), 0.0).sum(),
+        usage=smoothed.marginals.sum(axis=0),
+        confidence=smoothed.marginals.max(axis=1).sum(),
+        switches=((labels[1:] != labels[:-1]) & valid[1:]).sum().astype(float),
+        frames=valid.sum().astype(float),
+    )
+
+
+def _anchors(model: Snlds, posterior: Posterior, frames: Frames) -> Anchors:
+    if posterior.anchor is Anchor.DYNAMICS:
+        memory = model.dynamics.initial_memory()
+        return Anchors(model.initial.mean, memory, model.contexts(frames), model.dynamics.step)
+    fixed = previous_state if posterior.anchor is Anchor.STATE else origin
+    return fixed(len(frames.x), posterior.state_size)
+
+
+def kl_from_uniform(log_marginals: Float[Array, "T K"]) -> Float[Array, " T"]:
+    """KL(uniform || gamma_t) = -log K - (1/K) sum_k log gamma_t(k)."""
+    return -jnp.log(float(log_marginals.shape[1])) - log_marginals.mean(axis=1)
+
+
+def usage_entropy(usage: Float[Array, " K"]) -> Float[Array, ""]:
+    """Entropy of the share of frames each regime holds; its exponential is the number of regimes in use."""
+    share = jnp.maximum(usage / usage.sum(), 1e-9)  # an unused regime must not stop the gradient
+    return -jnp.sum(share * jnp.log(share))

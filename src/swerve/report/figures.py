@@ -1,0 +1,22 @@
+"""All figures by name. Each takes arrays and returns a `matplotlib.figure.Figure`; `save` writes a PNG."""
+
+from swerve.report.canvas import png_bytes, save
+from swerve.report.palette import regime_colors
+from swerve.report.recordings import marginals_beside_truth, reconstruction, ribbon
+from swerve.report.regimes import regime_cards
+from swerve.report.scores import score_bars
+from swerve.report.training import History, learning_story, training_curves
+
+__all__ = [
+    "History",
+    "learning_story",
+    "marginals_beside_truth",
+    "png_bytes",
+    "reconstruction",
+    "regime_cards",
+    "regime_colors",
+    "ribbon",
+    "save",
+    "score_bars",
+    "training_curves",
+]

@@ -1,0 +1,148 @@
+"""One pure update, and many of them in one compiled call."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from swerve.model.snlds import Snlds
+from swerve.objective import Knobs, Terms, sequence_terms, usage_entropy
+from swerve.posterior import Posterior
+from swerve.schedule import Schedule, knobs, learning_rate
+from swerve.types import Frames, Key
+
+ADAM = optax.scale_by_adam()
+
+
+class System(NamedTuple):
+    """A model and its inference network: everything that is trained."""
+
+    model: Snlds
+    posterior: Posterior
+
+
+class Restart(NamedTuple):
+    """What makes one restart differ from another, apart from its parameters."""
+
+    schedule: Schedule
+    key: Key
+    guide: Int[Array, ""]
+    """Which of the guides (AR-HMM responsibilities) this restart follows."""
+
+
+class TrainState(NamedTuple):
+    """What changes from step to step."""
+
+    system: System
+    adam: PyTree
+    step: Int[Array, ""]
+    skipped: Int[Array, ""]
+    """Updates left out so far because they were not finite."""
+    skipped_in_a_row: Int[Array, ""]
+
+
+class TrainingData(NamedTuple):
+    """Training windows and, for every guide, a preference over regimes at every frame."""
+
+    frames: Frames
+    guides: Float[Array, "G N T K"]
+
+
+def start(system: System) -> TrainState:
+    """A fresh state around the given parameters."""
+    step, skipped, in_a_row = (jnp.zeros((), jnp.int32) for _ in range(3))  # donated: they must not alias
+    return TrainState(system, ADAM.init(system), step, skipped, in_a_row)
+
+
+def batch_loss(system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Key) -> Float[Array, ""]:
+    """Minus the objective: terms summed over time, averaged over the batch."""
+    terms = jax.vmap(lambda f, g, k: sequence_terms(system.model, system.posterior, f, bent, g, key=k))(
+        frames, guide, keys
+    )
+    objective = jnp.mean(terms.elbo - bent.uniformity * terms.uniform_kl)
+    balance = bent.balance * terms.frames.mean() * usage_entropy(terms.usage.sum(axis=0))
+    return -(objective + balance)
+
+
+def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: int) -> TrainState:
+    """One step of Adam on a random batch; a non-finite update is skipped and counted."""
+    pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
+    picked = jax.random.randint(pick_key, (batch_size,), 0, len(data.frames.x))
+    frames = hide_frames(jax.tree.map(lambda a: a[picked], data.frames), restart.schedule.gap_rate, key=gap_key)
+    guide = data.guides[restart.guide, picked]
+    keys = jax.random.split(draw_key, batch_size)
+    bent = knobs(restart.schedule, state.step)
+    gradient = jax.grad(batch_loss)(state.system, frames, guide, bent, keys)
+
+    norm = optax.global_norm(gradient)
+    finite = jnp.isfinite(norm)
+    shrink = jnp.minimum(1.0, restart.schedule.clip / norm)
+    direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)
+    rate = learning_rate(restart.schedule, state.step)
+    system = jax.tree.map(lambda p, d: p - rate * d, state.system, direction)
+
+    system, adam = jax.tree.map(
+        lambda new, old: jnp.where(finite, new, old), (system, adam), (state.system, state.adam)
+    )
+    bad = (~finite).astype(jnp.int32)
+    return TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
+
+
+def hide_frames(frames: Frames, rate: Float[Array, ""], *, key: Key) -> Frames:
+    """Treats a random share of the frames as missing."""
+    hidden: Bool[Array, "B T"] = jax.random.bernoulli(key, rate, frames.valid.shape)
+    return frames._replace(observed=frames.observed & ~hidden[..., None])
+
+
+def _advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int) -> TrainState:
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.scan(
+            lambda s, _: (update(s, data, restart, batch_size), None), state, None, length=steps
+        )[0]
+
+
+@partial(jax.jit, static_argnames=("steps", "batch_size"), donate_argnames="state")
+def advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int) -> TrainState:
+    """Many updates of one restart in one compiled call."""
+    return _advance(state, data, restart, steps=steps, batch_size=batch_size)
+
+
+@partial(jax.jit, static_argnames=("steps", "batch_size"), donate_argnames="states")
+def advance_together(
+    states: TrainState, data: TrainingData, restarts: Restart, *, steps: int, batch_size: int
+) -> TrainState:
+    """Many updates of all restarts at once: on an accelerator they cost little more than one."""
+    one = partial(_advance, steps=steps, batch_size=batch_size)
+    return jax.vmap(one, in_axes=(0, None, 0))(states, data, restarts)
+
+
+class HeldOut(NamedTuple):
+    """What a person watches, on sequences that were not trained on."""
+
+    bound: Float[Array, "*R"]
+    """ELBO in nats per frame, nothing bent."""
+    regimes_in_use: Float[Array, "*R"]
+    mean_duration: Float[Array, "*R"]
+    confidence: Float[Array, "*R"]
+
+
+def _evaluate(system: System, frames: Frames) -> HeldOut:
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
+    with jax.default_matmul_precision("highest"):
+        terms: Terms = jax.vmap(
+            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k)
+        )(frames, keys)
+    count = terms.frames.sum()
+    return HeldOut(
+        bound=terms.elbo.sum() / count,
+        regimes_in_use=jnp.exp(usage_entropy(terms.usage.sum(axis=0))),
+        mean_duration=count / (terms.switches.sum() + len(frames.x)),
+        confidence=terms.confidence.sum() / count,
+    )
+
+
+evaluate = jax.jit(_evaluate)
+evaluate_together = jax.jit(jax.vmap(_evaluate, in_axes=(0, None)))

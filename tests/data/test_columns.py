@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from swerve.data.columns import check_every_column_has_values, drop_constant_columns, select_columns
+from swerve.errors import InputError
+from swerve.types import Series
+
+
+def series(*columns, names=("a", "b", "c")) -> Series:
+    return Series(x=np.array(columns, dtype=float).T, name="one", columns=names[: len(columns)])
+
+
+def test_a_column_that_never_changes_is_dropped():
+    kept, dropped = drop_constant_columns(
+        [series([1, 2], [3, 3], [np.nan, 5]), series([1, 2], [3, 3], [5, 6])]
+    )
+    assert dropped == ("b",)
+    assert kept[0].columns == ("a", "c")
+    np.testing.assert_array_equal(kept[0].x, [[1, np.nan], [2, 5]])
+
+
+def test_a_column_that_differs_only_between_recordings_is_kept():
+    recordings = [series([1, 2], [3, 3]), series([1, 2], [4, 4])]
+    assert drop_constant_columns(recordings) == (recordings, ())
+
+
+def test_a_column_missing_in_one_recording_is_judged_by_the_others():
+    gone = [np.nan, np.nan]
+    assert drop_constant_columns([series([1, 2], gone), series([1, 2], [3, 3])])[1] == ("b",)
+    assert drop_constant_columns([series([1, 2], gone), series([1, 2], [3, 4])])[1] == ()
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(InputError, match="Every column is constant"):
+        drop_constant_columns([series([1, 1], [2, 2])])
+
+
+def test_an_empty_column_is_an_error():
+    with pytest.raises(InputError, match='"b" holds no value'):
+        check_every_column_has_values([series([1, 2], [np.nan, np.nan])])
+
+
+def test_columns_are_chosen_by_name_in_the_order_asked_for():
+    (chosen,) = select_columns([series([1], [2], [3])], ["c", "a"])
+    assert chosen.columns == ("c", "a") and chosen.x.tolist() == [[3, 1]]
+    with pytest.raises(InputError, match='one has no column "d"'):
+        select_columns([series([1])], ["d"])
+
+
+def test_columns_without_names_get_some():
+    unnamed = Series(x=np.array([[1.0, 2.0], [1.0, 3.0]]))
+    assert drop_constant_columns([unnamed])[1] == ("x0",)

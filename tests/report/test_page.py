@@ -1,0 +1,84 @@
+import re
+from base64 import b64decode, b64encode
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from swerve.report import figures
+from swerve.report.page import write_page
+
+EVIL = "<script>alert('x')</script>\"&"
+PNG = b"\x89PNG not really"
+
+
+class Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.seen, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "drawn.png").write_bytes(PNG)
+    figure = figures.score_bars({"ours": {"frame F1": 0.5}})
+    path = write_page(
+        folder / "out" / "report.html",
+        title=EVIL,
+        summary=[(EVIL, EVIL), ("frames", 20_000), ("F1", np.float32(0.5))],
+        warnings=[EVIL],
+        scores={EVIL: {EVIL: 0.25, "spread": (0.5, 0.125)}, "ours": {"text": EVIL}},
+        figures=[(EVIL, folder / "drawn.png"), ("bars", figure)],
+        config_text=EVIL,
+    )
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+    return path.read_text(encoding="utf-8")
+
+
+def test_users_words_stay_words(page):
+    tags = Tags(page)
+    assert not [tag for tag, _ in tags.seen if tag == "script"]
+    # title, h1, summary name and value, warning, column, row, cell, caption, configuration
+    assert sum(text == EVIL for text in tags.text) == 10
+    assert [a["alt"] for tag, a in tags.seen if tag == "img"] == [EVIL, "bars"]
+
+
+def test_the_page_holds_every_figure(page):
+    pictures = [b64decode(text) for text in re.findall(r"data:image/png;base64,([^\"]+)", page)]
+    assert pictures[0] == PNG
+    assert pictures[1].startswith(b"\x89PNG") and len(pictures) == 2
+    assert b64encode(PNG).decode() in page
+
+
+def test_the_page_fetches_nothing(page):
+    assert "http://" not in page and "https://" not in page and "url(" not in page and "@import" not in page
+    for _, attributes in Tags(page).seen:
+        for name in ("src", "href"):
+            assert attributes.get(name, "data:").startswith("data:")
+
+
+def test_numbers_are_formatted_and_missing_scores_are_dashes(page):
+    cells = re.findall(r"<td>(.*?)</td>", page)
+    assert cells[:3] == ["0.250", "0.500 ± 0.125", "—"]
+    assert "<dd>20,000</dd>" in page and "<dd>0.500</dd>" in page
+
+
+def test_a_page_with_nothing_but_a_title_has_no_empty_sections(tmp_path):
+    text = write_page(tmp_path / "bare.html", title="bare").read_text(encoding="utf-8")
+    assert not re.search(r"<(h2|table|figure|aside|details|dl)\b", text)
+
+
+def test_a_failed_page_leaves_the_old_one(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError):
+        write_page(path, title="new", figures=[("gone", tmp_path / "gone.png")])
+    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
