@@ -14,7 +14,7 @@ from swerve.model.noise import DiagonalNoise, FullNoise
 from swerve.model.snlds import FORBIDDEN, Snlds
 from swerve.model.switching import ConstantSwitching, DrivenSwitching
 from swerve.networks import Gru, Lstm
-from swerve.posterior import Anchor, Posterior
+from swerve.posterior import Posterior, Start
 from swerve.training.step import System
 from swerve.types import Key
 
@@ -36,7 +36,7 @@ class ModelConfig:
     dynamics_noise: Literal["diagonal", "full"] = "diagonal"
     dynamics_noise_per_regime: bool = True
     dynamics_noise_start: float = 0.1
-    dynamics_noise_floor: float = 1e-4
+    dynamics_noise_floor: float = 1e-7
     emission_hidden: tuple[int, ...] = ()
     emission_noise: Literal["diagonal", "full"] = "diagonal"
     emission_noise_start: float = 0.2
@@ -62,8 +62,8 @@ class PosteriorConfig:
     embedding_hidden: tuple[int, ...] = ()
     shares_embedding: bool = False
     """Read the features of the model's switching network instead of an embedding of its own."""
-    anchor: Literal["dynamics", "state", "origin"] = "dynamics"
-    """What q's mean starts from: the regimes' own predictions, the last state, or nothing (the paper)."""
+    start: Literal["dynamics", "state", "origin"] = "dynamics"
+    """Where q's mean starts from: the regimes' own predictions, the last state, or nothing (the paper)."""
     initial_scale: float = 0.08
 
 
@@ -112,12 +112,13 @@ def build_posterior(
         CELLS[config.cell],
         embedding=None if config.shares_embedding else _build_embedding(channels, hidden, embedding_key),
         feature_size=_feature_size(channels, hidden),
+        channels=channels,
         control_size=controls,
         state_size=model.state_size,
         encoder_size=config.encoder_size,
         causal_size=config.causal_size,
         regimes=model.regimes,
-        anchor=Anchor(config.anchor),
+        start=Start(config.start),
         initial_scale=config.initial_scale,
         key=rest_key,
     )

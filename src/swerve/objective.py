@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from swerve import messages
 from swerve.model.snlds import Snlds
-from swerve.posterior import Anchor, Anchors, Draw, Posterior, origin, previous_state
+from swerve.posterior import Draw, Posterior, Prior, Start
 from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
 
 
@@ -64,9 +64,9 @@ def regime_chain(
     """
     frames = frames.blanked()
     features = model.features(frames)
-    draw = posterior(frames, features, _anchors(model, posterior, frames), key=key)
-    follows = posterior.anchor is Anchor.DYNAMICS
-    predicted = draw.anchors[1:] if follows else model.predicted_states(frames, draw.z)
+    draw = posterior(frames, features, _prior(model, posterior, frames), key=key)
+    follows = posterior.start is Start.DYNAMICS
+    predicted = draw.expected[1:] if follows else model.predicted_states(frames, draw.z)
     potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
     centre = potentials.log_dynamics.mean(axis=1, keepdims=True)
     log_evidence = centre + (potentials.log_dynamics - centre) / knobs.evidence_temperature
@@ -100,12 +100,16 @@ def sequence_terms(
     )
 
 
-def _anchors(model: Snlds, posterior: Posterior, frames: Frames) -> Anchors:
-    if posterior.anchor is Anchor.DYNAMICS:
+def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:
+    """Where q starts from: the model's predictions, the last state, or the origin."""
+    if posterior.start is Start.DYNAMICS:
         memory = model.dynamics.initial_memory()
-        return Anchors(model.initial.mean, memory, model.contexts(frames), model.dynamics.step)
-    fixed = previous_state if posterior.anchor is Anchor.STATE else origin
-    return fixed(len(frames.x), posterior.state_size)
+        contexts = model.contexts(frames)
+        return Prior(model.initial.mean, memory, contexts, model.dynamics.step, model.expected_observation)
+    origin = jnp.zeros((1, posterior.state_size))
+    keeps = posterior.start is Start.STATE
+    contexts = jnp.zeros((len(frames.x) - 1, 0))
+    return Prior(origin, (), contexts, lambda m, z, _: (m, z[None] if keeps else origin), None)
 
 
 def kl_from_uniform(log_marginals: Float[Array, "T K"]) -> Float[Array, " T"]:

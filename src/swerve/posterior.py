@@ -22,8 +22,8 @@ class Draw(NamedTuple):
     z: Float[Array, "T L"]
     mean: Float[Array, "T L"]
     scale: Float[Array, "T L"]
-    anchors: Float[Array, "T M L"]
-    """The points each mean was built from."""
+    expected: Float[Array, "T M L"]
+    """What the model expected before q corrected it."""
 
     @property
     def entropy(self) -> Float[Array, " T"]:
@@ -31,52 +31,48 @@ class Draw(NamedTuple):
         return jnp.log(self.scale).sum(axis=1) + self.scale.shape[1] * HALF_LOG_TWO_PI_E
 
 
-class Anchor(Enum):
-    """What q's mean starts from."""
+class Start(Enum):
+    """Where q's mean starts from, before the network corrects it."""
 
     DYNAMICS = "dynamics"
-    """The model's own predictions, one per regime, weighed by the network."""
+    """The regimes' own predictions, weighed by the network, and what they got wrong about x_t."""
     STATE = "state"
-    """z_{t-1}."""
+    """z_{t-1}: the mean is a residual on it."""
     ORIGIN = "origin"
     """Nothing: the mean comes from the network alone, as in the paper."""
 
 
-class Anchors(NamedTuple):
-    """Where q(z_t | z_{t-1}, x) starts from, before the network corrects it: M points per frame."""
+class Prior(NamedTuple):
+    """What the model itself expects of the next frame: the point from which q starts."""
 
     first: Float[Array, "M L"]
+    """Expected states at t = 1, one per regime, or a single one."""
     memory: PyTree[Array]
     contexts: Float[Array, "T-1 C"]
-    step: Callable
-    """(memory, z_{t-1}, context_t) -> (memory, M points)."""
-
-
-def previous_state(length: int, size: int) -> Anchors:
-    """A single anchor, z_{t-1} itself: the mean is a residual on it."""
-    return Anchors(jnp.zeros((1, size)), (), jnp.zeros((length - 1, 0)), lambda memory, z, _: (memory, z[None]))
-
-
-def origin(length: int, size: int) -> Anchors:
-    """A single anchor at the origin: the mean comes from the network alone, as in the paper."""
-    point = jnp.zeros((1, size))
-    return Anchors(point, (), jnp.zeros((length - 1, 0)), lambda memory, z, _: (memory, point))
+    predict: Callable
+    """(memory, z_{t-1}, context_t) -> (memory, M expected states)."""
+    observe: Callable | None
+    """z_t -> expected x_t, or None when q does not look at what the model got wrong."""
 
 
 class Posterior(eqx.Module):
-    """q(z_t | z_{1:t-1}, x) = N(sum_m w_m(h_t) a_m(z_{t-1}) + d(h_t), scale(h_t)^2), h_t = RNN(h_{t-1}, h^x_t, z_{t-1}).
+    """q(z_t | z_{1:t-1}, x) = N(m_t + d(h_t) + G e_t, scale(h_t)^2).
 
-    The anchors a_m are given by the caller. The first scale is small, which keeps early training from
+    m_t = sum_m w_m a_m(z_{t-1}) weighs the model's expectations a_m, the weights read from the bidirectional
+    RNN; e_t = x_t - g(m_t) is what the expectation got wrong (zero where x_t is missing); and
+    h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t). The first scale is small, which keeps early training from
     drowning the regimes in noise. `embedding` is None when the model's own features are read instead.
     """
 
     embedding: Callable | None
     encoder: Bidirectional
+    weights: eqx.nn.Linear
     causal: AbstractCell
     state_gates: eqx.nn.Linear
     head: eqx.nn.Linear
+    gain: Float[Array, "L D"]
     state_size: int = eqx.field(static=True)
-    anchor: Anchor = eqx.field(static=True)
+    start: Start = eqx.field(static=True)
 
     def __init__(
         self,
@@ -84,66 +80,73 @@ class Posterior(eqx.Module):
         *,
         embedding: Callable | None,
         feature_size: int,
+        channels: int,
         control_size: int,
         state_size: int,
         regimes: int,
-        anchor: Anchor,
+        start: Start,
         encoder_size: int,
         causal_size: int,
         initial_scale: float,
         key: Key,
     ):
-        encoder_key, causal_key, gates_key, head_key = jax.random.split(key, 4)
+        encoder_key, weights_key, causal_key, gates_key, head_key, gain_key = jax.random.split(key, 6)
         self.embedding = embedding
         self.state_size = state_size
-        self.anchor = anchor
-        anchors = regimes if anchor is Anchor.DYNAMICS else 1
+        self.start = start
         self.encoder = Bidirectional(make_cell, feature_size + control_size, encoder_size, key=encoder_key)
         read = self.encoder.size + feature_size
+        self.weights = eqx.nn.Linear(read, regimes if start is Start.DYNAMICS else 1, key=weights_key)
         self.causal = make_cell(read, causal_size, key=causal_key)
         gate_size = self.causal.project(jnp.zeros(read)).shape[0]
-        self.state_gates = eqx.nn.Linear(state_size, gate_size, use_bias=False, key=gates_key)
-        head = eqx.nn.Linear(causal_size + read, 2 * state_size + anchors, key=head_key)
-        # The scale starts the same at every frame: its weights begin at zero, its bias at the chosen scale.
-        scale_rows = slice(state_size, 2 * state_size)
-        bias = head.bias.at[scale_rows].set(jnp.log(jnp.expm1(initial_scale)))
-        weight = head.weight.at[scale_rows].set(0.0)
+        self.state_gates = eqx.nn.Linear(state_size + channels, gate_size, use_bias=False, key=gates_key)
+        head = eqx.nn.Linear(causal_size + read, 2 * state_size, key=head_key)
+        # A quiet start: small shifts, one scale for every frame, and states that track what is observed.
+        bias = jnp.zeros(2 * state_size).at[state_size:].set(jnp.log(jnp.expm1(initial_scale)))
+        weight = (0.1 * head.weight).at[state_size:].set(0.0)
         self.head = eqx.tree_at(lambda h: (h.weight, h.bias), head, (weight, bias))
+        wander = 0.1 * jax.random.normal(gain_key, (state_size, channels))
+        self.gain = wander + 0.5 * jnp.eye(state_size, channels)
 
-    def __call__(
-        self, frames: Frames, model_features: Float[Array, "T F"], anchors: Anchors, *, key: Key
-    ) -> Draw:
+    def __call__(self, frames: Frames, model_features: Float[Array, "T F"], prior: Prior, *, key: Key) -> Draw:
         """A path z ~ q(z | x). Noise is keyed by frame index, so that padding and chunking change nothing."""
         features = model_features
         if self.embedding is not None:
             features = jax.vmap(self.embedding)(frames.x, frames.observed)
         encoded = self.encoder(jnp.concatenate([features, frames.u], axis=1), frames.valid)
         read = jnp.concatenate([encoded, features], axis=1)
-        from_state, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
-        gates = jax.vmap(self.causal.project)(read)
-        direct = read @ from_read.T + self.head.bias[None]
-        noise = frame_noise(key, len(read), self.state_size)
+        from_memory, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
+        per_frame = (
+            jax.nn.softmax(jax.vmap(self.weights)(read), axis=1),
+            jax.vmap(self.causal.project)(read),
+            read @ from_read.T + self.head.bias[None],
+            frame_noise(key, len(read), self.state_size),
+            frames.x,
+            frames.observed,
+        )
 
-        def propose(state, z, points, frame):
-            gates, direct, noise = frame
-            state = self.causal.step(state, gates + self.state_gates(z))
-            outputs = from_state @ state[: self.causal.size] + direct
-            shift, raw_scale, logits = jnp.split(outputs, [self.state_size, 2 * self.state_size])
-            mean = jax.nn.softmax(logits) @ points + shift
+        def propose(memory, z, expected, frame):
+            weights, gates, direct, noise, x, observed = frame
+            mean = weights @ expected
+            error = jnp.zeros_like(x) if prior.observe is None else jnp.where(observed, x - prior.observe(mean), 0.0)
+            memory = self.causal.step(memory, gates + self.state_gates(jnp.concatenate([z, error])))
+            shift, raw_scale = jnp.split(from_memory @ memory[: self.causal.size] + direct, 2)
+            mean = mean + shift + self.gain @ error
             scale = SMALLEST_SCALE + jax.nn.softplus(raw_scale)
-            return state, Draw(mean + scale * noise, mean, scale, points)
+            return memory, Draw(mean + scale * noise, mean, scale, expected)
 
         def step(carry, frame):
-            state, z, memory = carry
+            memory, z, prior_memory = carry
             context, *rest = frame
-            memory, points = anchors.step(memory, z, context)
-            state, draw = propose(state, z, points, rest)
-            return (state, draw.z, memory), draw
+            prior_memory, expected = prior.predict(prior_memory, z, context)
+            memory, draw = propose(memory, z, expected, rest)
+            return (memory, draw.z, prior_memory), draw
 
-        at_first, later = (gates[0], direct[0], noise[0]), (gates[1:], direct[1:], noise[1:])
-        state, first = propose(self.causal.initial(), jnp.zeros(self.state_size), anchors.first, at_first)
-        carry = (state, first.z, anchors.memory)
-        _, rest = jax.lax.scan(step, carry, (anchors.contexts, *later), unroll=SCAN_UNROLL)
+        at_first = jax.tree.map(lambda a: a[0], per_frame)
+        later = jax.tree.map(lambda a: a[1:], per_frame)
+        memory, first = propose(self.causal.initial(), jnp.zeros(self.state_size), prior.first, at_first)
+        carry = (memory, first.z, prior.memory)
+        _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=SCAN_UNROLL)
         return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
 
 

@@ -37,11 +37,12 @@ class Statistics(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One EM run: the last model, its log-likelihood, the objective by iteration (NaN after the last)."""
+    """One EM run: the last model, its log-likelihood and objective, and all objectives (NaN after the last)."""
 
     model: ArHmm
     log_likelihood: Float[Array, ""]
-    objective: Float[Array, " iterations"]
+    objective: Float[Array, ""]
+    trace: Float[Array, " max_iterations"]
     iterations: Int[Array, ""]
 
 
@@ -127,23 +128,26 @@ def run(
     `chunks` is (C, N, T, D): sums go over one chunk of sequences at a time, to bound the memory.
     """
     tolerance = tolerance * jnp.maximum(jnp.sum(chunks.valid), 1)
-    objective = jnp.full(max_iterations, jnp.nan, chunks.x.dtype)
 
-    def unfinished(state):
-        _, _, _, objective, iteration = state
-        gain = objective[iteration - 1] - objective[iteration - 2]
-        return (iteration < max_iterations) & ((iteration < 2) | (gain > tolerance))
+    def unfinished(run_and_next):
+        run, _ = run_and_next
+        gain = run.objective - run.trace[run.iterations - 2]
+        return (run.iterations < max_iterations) & ((run.iterations < 2) | (gain > tolerance))
 
-    def iterate(state):
-        _, model, _, objective, iteration = state
+    def iterate(run_and_next):
+        run, model = run_and_next
         statistics = _sum_over_chunks(lambda chunk: expect(model, chunk, partial=partial), chunks)
-        value = statistics.log_likelihood + log_prior(model, prior)
-        improved = maximize(model, statistics, prior)
-        return model, improved, statistics.log_likelihood, objective.at[iteration].set(value), iteration + 1
+        objective = statistics.log_likelihood + log_prior(model, prior)
+        trace = run.trace.at[run.iterations].set(objective)
+        run = Run(model, statistics.log_likelihood, objective, trace, run.iterations + 1)
+        return run, maximize(model, statistics, prior)
 
-    initial = (start, start, jnp.zeros((), chunks.x.dtype), objective, jnp.asarray(0))
-    model, _, log_likelihood, objective, iterations = jax.lax.while_loop(unfinished, iterate, initial)
-    return Run(model, log_likelihood, objective, iterations)
+    nothing = jnp.zeros((), chunks.x.dtype)
+    trace = jnp.full(max_iterations, jnp.nan, chunks.x.dtype)
+    run, _ = jax.lax.while_loop(
+        unfinished, iterate, (Run(start, nothing, nothing, trace, jnp.asarray(0)), start)
+    )
+    return run
 
 
 def _moments(model: ArHmm, frames: Frames, weights: Float[Array, "N T K"], *, partial: bool):

@@ -77,10 +77,9 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
     shapes compiles nothing.
     """
     prior = _prior(options, frames.x.dtype)
-    blank = _blank_model(
+    blank, filled = _prepare(
         frames, prior.floor, regimes=options.regimes, lags=options.lags, covariance=options.covariance
     )
-    filled = _fill(frames, blank.start_mean)
     partly_seen = seen_in_part(frames)
     runs = _run_all(
         _first_models(blank, filled, prior, options.restarts, key=key),
@@ -107,16 +106,15 @@ def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, togeth
 
 
 def _choose(runs: em.Run) -> ArHmmFit:
-    objectives = jnp.take_along_axis(runs.objective, runs.iterations[:, None] - 1, axis=1)[:, 0]
-    best = int(jnp.nanargmax(objectives))
+    best = int(np.nanargmax(runs.objective))
     return ArHmmFit(
         model=jax.tree.map(lambda leaf: leaf[best], runs.model),
         log_likelihood=runs.log_likelihood[best],
         best=best,
         models=runs.model,
         log_likelihoods=runs.log_likelihood,
-        objectives=objectives,
-        trace=runs.objective,
+        objectives=runs.objective,
+        trace=runs.trace,
         iterations=runs.iterations,
     )
 
@@ -131,11 +129,15 @@ def _prior(options: ArHmmOptions, dtype) -> em.Prior:
     )
 
 
-_fill = jax.jit(jax.vmap(carry_forward, in_axes=(0, None)))
-
-
 @partial(jax.jit, static_argnames=("regimes", "lags", "covariance"))
-def _blank_model(frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
+def _prepare(
+    frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance
+) -> tuple[ArHmm, Frames]:
+    blank = _blank_model(frames, floor, regimes, lags, covariance)
+    return blank, jax.vmap(carry_forward, in_axes=(0, None))(frames, blank.start_mean)
+
+
+def _blank_model(frames: Frames, floor, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
     """Regimes that all say x_t = x_{t-1}, and the start distribution, which EM leaves as it is."""
     channels, dtype = frames.x.shape[-1], frames.x.dtype
     start_mean, start_variance = _start_moments(frames)
@@ -169,40 +171,36 @@ def _start_moments(frames: Frames):
 
 def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, *, key: Key) -> ArHmm:
     """One model per restart, stacked: the M-step of a first guess at the regimes of some of the frames."""
-    seeds = np.asarray(jax.random.bits(key, (restarts,)))
+    limit = min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
     models = []
-    for restart, seed in enumerate(seeds):
+    for restart, seed in enumerate(np.asarray(jax.random.bits(key, (restarts,)))):
         rng = np.random.default_rng(seed)
-        some = _subset(filled, _start_frames(blank), rng)
-        window, usable = _regression(blank, some)
+        some, window, usable = _excerpt(blank, filled, *_draw(filled, limit, rng), length=limit)
         labels = starts.guess(*map(np.asarray, (some.x, window, usable)), blank.regimes, restart, rng)
-        models.append(_from_labels(blank, some, jnp.asarray(labels), prior))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+        models.append(_from_labels(blank, some, labels, prior))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 
 
-@jax.jit
-def _regression(blank: ArHmm, filled: Frames):
-    usable = filled.valid & filled.observed.any(axis=-1)
+def _draw(frames: Frames, limit: int, rng: np.random.Generator):
+    """Random sequences with at most `limit` frames together, or where to cut that many out of a longer one."""
+    count, length = frames.valid.shape
+    chosen = rng.choice(count, max(1, min(count, limit // length)), replace=False)
+    return np.sort(chosen), rng.integers(max(length - limit, 0) + 1)
+
+
+@partial(jax.jit, static_argnames="length")
+def _excerpt(blank: ArHmm, filled: Frames, chosen, begin, *, length: int):
+    length = min(length, filled.x.shape[1])
+    some = Frames(*(jax.lax.dynamic_slice_in_dim(leaf[chosen], begin, length, axis=1) for leaf in filled))
+    usable = some.valid & some.observed.any(axis=-1)
     if blank.lags > 0:
         usable = usable.at[:, 0].set(False)
-    return jax.vmap(lambda x: lag_window(x, blank.lags))(filled.x), usable
+    return some, jax.vmap(lambda x: lag_window(x, blank.lags))(some.x), usable
 
 
 @jax.jit
 def _from_labels(blank: ArHmm, filled: Frames, labels, prior: em.Prior) -> ArHmm:
     return em.maximize(blank, em.expect_labels(blank, filled, labels), prior)
-
-
-def _start_frames(blank: ArHmm) -> int:
-    return min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
-
-
-def _subset(frames: Frames, limit: int, rng: np.random.Generator) -> Frames:
-    """Random sequences with at most `limit` frames together, or a stretch of one longer than that."""
-    count, length = frames.valid.shape
-    chosen = np.sort(rng.choice(count, max(1, min(count, limit // length)), replace=False))
-    begin = rng.integers(max(length - limit, 0) + 1)
-    return Frames(*(leaf[chosen, begin : begin + limit] for leaf in frames))
 
 
 def _sequences_per_chunk(frames: Frames, options: ArHmmOptions, partly_seen: bool) -> int:

@@ -76,6 +76,7 @@ def _read(path: Path, rows: Iterator[Row], text_columns: Sequence[str]) -> Table
             collected.extend(cells[name])
         converted = [_numbers(path, name, cells[name], block) for name in numbers]
         blocks.append(np.stack(converted, axis=1) if converted else np.empty((len(block), 0)))
+        block = []
     if not blocks:
         raise InputError(f"{path} has a header but no rows.")
     return Table(path, tuple(numbers), np.concatenate(blocks), texts)

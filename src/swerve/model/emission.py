@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from swerve.model.base import AbstractEmission
 from swerve.model.noise import AbstractNoise
@@ -29,7 +30,13 @@ class MlpEmission(AbstractEmission):
     ):
         sizes = (state_size, *hidden, channels)
         keys = jax.random.split(key, heads)
-        self.networks = eqx.filter_vmap(lambda k: Mlp(sizes, key=k))(keys)
+        networks = eqx.filter_vmap(lambda k: Mlp(sizes, key=k))(keys)
+        if not hidden and channels <= state_size:
+            # The first state coordinates start as the observations themselves.
+            weight = jnp.broadcast_to(jnp.eye(channels, state_size), (heads, channels, state_size))
+            bias = jnp.zeros((heads, channels))
+            networks = eqx.tree_at(lambda n: (n.layers[0].weight, n.layers[0].bias), networks, (weight, bias))
+        self.networks = networks
         self.noise = noise
 
     def mean(self, z):

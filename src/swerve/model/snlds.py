@@ -83,6 +83,10 @@ class Snlds(eqx.Module):
             lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=SCAN_UNROLL
         )[1]
 
+    def expected_observation(self, z: Float[Array, " L"]) -> Float[Array, " D"]:
+        """g(z), averaged over regimes where the emission depends on them."""
+        return self.emission.mean(z).mean(axis=0)
+
     def potentials(
         self,
         frames: Frames,
