@@ -1,6 +1,7 @@
 """Autoregressive HMM by EM: Swerve beside hmmlearn and dynamax on the same data in one run.
 
-Every tool runs the same number of EM iterations from the same number of its own starts, on Dubins paths.
+Every tool runs the same number of EM iterations from the same number of its own starts: hmmlearn on levels
+(no lags), dynamax on Dubins paths (two lags).
 dynamax gets an environment of its own, `.envs/dynamax`, made on first use.
 """
 
@@ -33,13 +34,24 @@ from swerve.types import Frames
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE.parent / ".envs" / "dynamax"
-REGIMES = 3
-STICKINESS = 100.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sequences (N, T, D), the truth (N, T) and the model to fit."""
+
+    name: str
+    x: np.ndarray
+    s: np.ndarray
+    regimes: int
+    lags: int
+    stickiness: float
+    covariance: arhmm.Covariance
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tool on one problem; `seconds` is for all restarts, without compilation."""
+    """One tool on one problem; `seconds` is for all restarts and their starts, without compilation."""
 
     problem: str
     tool: str
@@ -63,19 +75,16 @@ class Settings:
 def main() -> None:
     arguments = parse_arguments()
     settings = Settings(arguments.restarts, arguments.iterations, arguments.repeats)
-    board = dubins.positions(arguments.sequences, seed=0, noise=0.01)
-    x = ((board.x - board.x.mean()) / board.x.std()).astype(np.float32)
-    steps = np.diff(x, axis=1, prepend=x[:, :1])
-    steps = steps / steps.std()
-
+    levels = gaussian_hmm_problem(arguments.sequences)
+    paths = dubins_problem(arguments.sequences)
     rows = [
-        run_swerve(steps, board.s, settings, lags=0, covariance=arhmm.Covariance.DIAGONAL),
-        run_hmmlearn(steps, board.s, settings),
-        run_swerve(x, board.s, settings, lags=2, covariance=arhmm.Covariance.FULL),
-        run_dynamax(x, board.s, settings, lags=2, float64=False),
-        run_dynamax(x, board.s, settings, lags=2, float64=True),
+        run_swerve(levels, settings),
+        run_hmmlearn(levels, settings),
+        run_swerve(paths, settings),
+        run_dynamax(paths, settings, float64=False),
+        run_dynamax(paths, settings, float64=True),
     ]
-    print_table(rows, x.shape, settings)
+    print_table(rows, settings)
     if arguments.json:
         report = {
             "machine": {
@@ -84,7 +93,7 @@ def main() -> None:
                 "backend": jax.default_backend(),
             },
             "versions": {name: version(name) for name in ("jax", "hmmlearn", "numpy", "swerve")},
-            "data": {"board": "dubins positions, noise 0.01", "shape": x.shape},
+            "data": {problem.name: problem.x.shape for problem in (levels, paths)},
             "settings": asdict(settings),
             "rows": [asdict(row) | ratios(row, rows) for row in rows],
         }
@@ -95,22 +104,41 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sequences", type=int, default=300)
+    parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--restarts", type=int, default=5)
-    parser.add_argument("--iterations", type=int, default=30)
+    parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many runs counts")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
 
-def run_swerve(x, truth, settings: Settings, *, lags: int, covariance: arhmm.Covariance) -> Row:
+def gaussian_hmm_problem(sequences: int, regimes: int = 5, channels: int = 4, length: int = 100) -> Problem:
+    """Levels one standard deviation of the noise apart, each held for 20 frames on average."""
+    rng = np.random.default_rng(0)
+    switches = rng.random((sequences, length)) < 0.05
+    hops = np.where(switches, rng.integers(1, regimes, (sequences, length)), 0)
+    s = (rng.integers(regimes, size=(sequences, 1)) + np.cumsum(hops, axis=1)) % regimes
+    x = rng.normal(size=(regimes, channels))[s] + rng.normal(size=(sequences, length, channels))
+    x = (x - x.mean()) / x.std()
+    name = "Gaussian HMM, diagonal"
+    return Problem(name, x.astype(np.float32), s, regimes, 0, 0.0, arhmm.Covariance.DIAGONAL)
+
+
+def dubins_problem(sequences: int) -> Problem:
+    board = dubins.positions(sequences, seed=0, noise=0.01)
+    x = ((board.x - board.x.mean()) / board.x.std()).astype(np.float32)
+    return Problem("Dubins paths, AR(2), full", x, board.s, 3, 2, 100.0, arhmm.Covariance.FULL)
+
+
+def run_swerve(problem: Problem, settings: Settings) -> Row:
+    x = jnp.asarray(problem.x)
     everywhere = jnp.ones(x.shape, bool)
-    frames = Frames(jnp.asarray(x), everywhere, everywhere[..., 0], jnp.zeros((*x.shape[:2], 0)))
+    frames = Frames(x, everywhere, everywhere[..., 0], jnp.zeros((*x.shape[:2], 0)))
     options = arhmm.ArHmmOptions(
-        regimes=REGIMES,
-        lags=lags,
-        covariance=covariance,
-        stickiness=STICKINESS if lags else 0.0,
+        regimes=problem.regimes,
+        lags=problem.lags,
+        covariance=problem.covariance,
+        stickiness=problem.stickiness,
         restarts=settings.restarts,
         max_iterations=settings.iterations,
         tolerance=float("-inf"),
@@ -119,72 +147,59 @@ def run_swerve(x, truth, settings: Settings, *, lags: int, covariance: arhmm.Cov
     def fit():
         return jax.block_until_ready(arhmm.fit(frames, options, key=jax.random.key(0)))
 
-    began = time.perf_counter()
-    fit()
-    first = time.perf_counter() - began
+    first, _ = timed(fit)
     seconds, fitted = fastest(fit, settings.repeats)
-    labels = np.asarray(jax.vmap(arhmm.smooth, in_axes=(None, 0))(fitted.model, frames)).argmax(axis=-1)
-    return row(
-        problem_name(lags), "Swerve", first - seconds, seconds, fitted.log_likelihood, labels, truth, settings
-    )
+    labels = jax.vmap(arhmm.smooth, in_axes=(None, 0))(fitted.model, frames).argmax(axis=-1)
+    return judge(problem, "Swerve", settings, first - seconds, seconds, fitted.log_likelihood, labels)
 
 
-def run_hmmlearn(x, truth, settings: Settings) -> Row:
-    """Its best restart by likelihood; `tol` = -inf so that all iterations are run."""
-    flat, lengths = x.reshape(-1, x.shape[-1]), [x.shape[1]] * len(x)
+def run_hmmlearn(problem: Problem, settings: Settings) -> Row:
+    """Its best restart by likelihood; `tol` = -inf so that no iteration is left out."""
+    flat, lengths = problem.x.reshape(-1, problem.x.shape[-1]), [problem.x.shape[1]] * len(problem.x)
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
 
+    def fit_one(seed):
+        model = GaussianHMM(
+            problem.regimes, "diag", n_iter=settings.iterations, tol=-np.inf, random_state=seed
+        )
+        return model.fit(flat, lengths)
+
     def fit():
-        models = [
-            GaussianHMM(
-                REGIMES, covariance_type="diag", n_iter=settings.iterations, tol=-np.inf, random_state=seed
-            ).fit(flat, lengths)
-            for seed in range(settings.restarts)
-        ]
+        models = map(fit_one, range(settings.restarts))
         return max(models, key=lambda model: model.monitor_.history[-1])
 
     seconds, model = fastest(fit, settings.repeats)
-    labels = model.predict_proba(flat, lengths).argmax(axis=-1).reshape(truth.shape)
-    return row(problem_name(0), "hmmlearn", 0.0, seconds, model.score(flat, lengths), labels, truth, settings)
+    labels = model.predict_proba(flat, lengths).argmax(axis=-1).reshape(problem.s.shape)
+    return judge(problem, "hmmlearn", settings, 0.0, seconds, model.score(flat, lengths), labels)
 
 
-def run_dynamax(x, truth, settings: Settings, *, lags: int, float64: bool) -> Row:
+def run_dynamax(problem: Problem, settings: Settings, *, float64: bool) -> Row:
     tool = f"dynamax, float{64 if float64 else 32}"
     try:
-        python = dynamax_python()
-        with tempfile.TemporaryDirectory() as folder:
-            source, target = Path(folder, "problem.npz"), Path(folder, "answer.npz")
-            np.savez(
-                source,
-                x=x,
-                lags=lags,
-                regimes=REGIMES,
-                stickiness=STICKINESS,
-                restarts=settings.restarts,
-                iterations=settings.iterations,
-                float64=float64,
-            )
-            answers = []
-            for _ in range(settings.repeats):
-                call([python, HERE / "arhmm_dynamax.py", source, target])
-                with np.load(target) as answer:
-                    answers.append(dict(answer))
+        answer = ask_dynamax(problem, settings, float64)
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or "").strip().splitlines()
-        return Row(problem_name(lags), tool, note=lines[-1] if lines else str(error))
-    answer = min(answers, key=lambda one: float(one["seconds"]))
+        return Row(problem.name, tool, note=lines[-1] if lines else str(error))
     failed = int(answer["failed"])
-    return row(
-        problem_name(lags),
-        tool,
-        float(answer["compile_seconds"]),
-        float(answer["seconds"]),
-        answer["log_likelihood"],
-        answer["labels"],
-        truth,
-        settings,
-        note=f"{failed} of {settings.restarts} restarts ended in NaN" if failed else "",
-    )
+    note = f"{failed} of {settings.restarts} restarts ended in NaN" if failed else ""
+    times = float(answer["compile_seconds"]), float(answer["seconds"])
+    return judge(problem, tool, settings, *times, answer["log_likelihood"], answer["labels"], note)
+
+
+def ask_dynamax(problem: Problem, settings: Settings, float64: bool) -> dict[str, np.ndarray]:
+    """The fastest of several runs of arhmm_dynamax.py in its environment."""
+    python = dynamax_python()
+    question = asdict(settings) | {"float64": float64}
+    question |= {name: getattr(problem, name) for name in ("x", "lags", "regimes", "stickiness")}
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "question.npz"), Path(folder, "answer.npz")
+        np.savez(source, **question)
+        answers = []
+        for _ in range(settings.repeats):
+            call([python, HERE / "arhmm_dynamax.py", source, target])
+            with np.load(target) as answer:
+                answers.append(dict(answer))
+    return min(answers, key=lambda answer: float(answer["seconds"]))
 
 
 def dynamax_python() -> Path:
@@ -204,34 +219,31 @@ def call(command: list) -> None:
     subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
 
 
-def fastest(fit: Callable, repeats: int):
-    """The shortest time of `repeats` runs, and the last result."""
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        result = fit()
-        times.append(time.perf_counter() - began)
-    return min(times), result
+def timed(action: Callable):
+    began = time.perf_counter()
+    result = action()
+    return time.perf_counter() - began, result
 
 
-def row(
-    problem, tool, compile_seconds, seconds, log_likelihood, labels, truth, settings: Settings, note=""
+def fastest(action: Callable, repeats: int):
+    """The shortest time of `repeats` runs, with its result."""
+    return min((timed(action) for _ in range(repeats)), key=lambda pair: pair[0])
+
+
+def judge(
+    problem: Problem, tool, settings: Settings, compile_seconds, seconds, log_likelihood, labels, note=""
 ) -> Row:
-    percent = score(list(labels.astype(np.int64)), list(truth)).matched.frame_f1
+    scores = score(list(np.asarray(labels, np.int64)), list(problem.s.astype(np.int64)))
     return Row(
-        problem,
+        problem.name,
         tool,
         compile_seconds,
         seconds,
         1e3 * seconds / (settings.restarts * settings.iterations),
-        float(log_likelihood) / truth.size,
-        percent,
+        float(log_likelihood) / problem.s.size,
+        scores.matched.frame_f1,
         note,
     )
-
-
-def problem_name(lags: int) -> str:
-    return f"AR({lags}), full" if lags else "Gaussian HMM on steps, diagonal"
 
 
 def ratios(row: Row, rows: list[Row]) -> dict[str, float]:
@@ -243,10 +255,9 @@ def ratios(row: Row, rows: list[Row]) -> dict[str, float]:
     }
 
 
-def print_table(rows: list[Row], shape: tuple[int, ...], settings: Settings) -> None:
+def print_table(rows: list[Row], settings: Settings) -> None:
     table = Table(
-        title=f"EM on {shape[0]} Dubins paths of {shape[1]} frames: "
-        f"{settings.restarts} restarts of {settings.iterations} iterations, {os.cpu_count()} cores"
+        title=f"EM: {settings.restarts} restarts of {settings.iterations} iterations, {os.cpu_count()} cores"
     )
     columns = ("problem", "tool", "compile s", "run s", "ms / iteration", "nats / frame", "frames %")
     for name in (*columns, "run: peer / ours", "with compile"):

@@ -1,6 +1,6 @@
 """The dynamax side of benchmarks/arhmm.py: EM of its autoregressive HMM, run in an environment of its own.
 
-Usage: arhmm_dynamax.py IN.npz OUT.npz. Reads x (N, T, D) and the settings, writes labels, likelihood and times.
+Usage: arhmm_dynamax.py IN.npz OUT.npz. Reads x (N, T, D) and settings, writes labels, likelihood and times.
 """
 
 import sys

@@ -261,11 +261,13 @@ def test_the_same_key_gives_the_same_fit_and_compiles_nothing(known):
     assert not np.array_equal(fitted.models.weights, other.models.weights)
 
 
-def test_chunks_only_bound_the_memory(known, monkeypatch):
+def test_chunks_and_restarts_together_as_on_a_gpu_change_nothing(known, monkeypatch):
     frames, *_, fitted = known
     monkeypatch.setattr(fitting, "CHUNK_NUMBERS", frames.x.shape[1] * 3 * 7 * 11)
+    monkeypatch.setattr(fitting, "_one_restart_at_a_time", lambda: False)
     chunked = arhmm.fit(frames, KNOWN_OPTIONS, key=jax.random.key(0))
     np.testing.assert_allclose(chunked.log_likelihoods, fitted.log_likelihoods, rtol=1e-4)
+    np.testing.assert_array_equal(chunked.iterations, fitted.iterations)
 
 
 def test_regimes_are_found_through_gaps(known):

@@ -24,8 +24,8 @@ class Schedule(NamedTuple):
     uniformity_hold: Number = 0.0
     temperature: Number = 1.0
     temperature_hold: Number = 0.0
-    decay: Number = 0.975
-    """Factor per 500 steps of uniformity and temperature once their hold is over."""
+    anneal_steps: Number = 1.0
+    """Steps in which uniformity and temperature fall by a factor e once their hold is over."""
     evidence_temperature: Number = 1.0
     evidence_decay_steps: Number = 1.0
     balance: Number = 0.0
@@ -56,7 +56,7 @@ def knobs(schedule: Schedule, step: Int[Array, ""]) -> Knobs:
     step = step.astype(float)
 
     def held_then_decayed(hold):
-        return schedule.decay ** (jnp.maximum(step - hold, 0.0) / 500.0)
+        return jnp.exp(-jnp.maximum(step - hold, 0.0) / schedule.anneal_steps)
 
     released = jnp.clip((step - schedule.guidance_hold) / schedule.guidance_release_steps, 0.0, 1.0)
     return Knobs(

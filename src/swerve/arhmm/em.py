@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
-from swerve.arhmm.model import ArHmm, filled_log_evidence, lag_window, residuals
+from swerve.arhmm.model import ArHmm, lag_window, residuals, with_start
+from swerve.arhmm.noise import einsum
 from swerve.types import Frames
 
 
@@ -37,7 +38,7 @@ class Statistics(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One EM run: the last model, its log-likelihood and objective, and all objectives (NaN after the last)."""
+    """One EM run: the last model, its log-likelihood and objective, all objectives (NaN after the last)."""
 
     model: ArHmm
     log_likelihood: Float[Array, ""]
@@ -53,26 +54,30 @@ def persistence(channels: int, lags: int, dtype: jnp.dtype) -> Float[Array, "D P
 
 def expect(model: ArHmm, frames: Frames, *, partial: bool) -> Statistics:
     """The E-step on one chunk of filled sequences (N, T, D)."""
+    rows = _rows(model, frames)
 
-    def infer(sequence: Frames) -> messages.Expectations:
-        evidence = filled_log_evidence(model, sequence, partial=partial)
+    def infer(evidence: Float[Array, "T K"], sequence: Frames) -> messages.Expectations:
+        evidence = with_start(model, evidence, sequence, partial=partial)
         return messages.expectations(model.log_initial, model.log_transition, evidence, sequence.valid)
 
-    posterior = jax.vmap(infer)(frames)
-    informative = frames.valid & frames.observed.any(axis=-1)
-    moments = _moments(model, frames, posterior.marginals * informative[..., None], partial=partial)
+    evidence = model.noise.log_density(rows.residual, rows.observed, partial)
+    posterior = jax.vmap(infer)(evidence.reshape(*frames.valid.shape, model.regimes), frames)
+    completed = model.noise.complete(rows.residual, rows.observed, partial)
+    weights = _weights(model, frames, posterior.marginals)
+    moments = _moments(weights, rows.window, completed)
     return moments._replace(
         log_likelihood=jnp.sum(posterior.log_z),
         initial=jnp.sum(posterior.marginals[:, 0], axis=0),
         transitions=jnp.sum(posterior.transitions, axis=0),
+        scatter=moments.scatter + model.noise.lost(weights, rows.observed, partial),
     )
 
 
 def expect_labels(model: ArHmm, frames: Frames, labels: Int[Array, "N T"]) -> Statistics:
     """The sums of a hard assignment of filled frames; a negative label counts for no regime."""
-    informative = frames.valid & frames.observed.any(axis=-1)
-    weights = jax.nn.one_hot(jnp.where(informative, labels, -1), model.regimes, dtype=frames.x.dtype)
-    return _moments(model, frames, weights, partial=False)
+    rows = _rows(model, frames)
+    marginals = jax.nn.one_hot(labels, model.regimes, dtype=frames.x.dtype)
+    return _moments(_weights(model, frames, marginals), rows.window, rows.residual)
 
 
 def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
@@ -89,9 +94,9 @@ def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
     change = jnp.swapaxes(_solve_positive(gram, jnp.swapaxes(gradient, 1, 2)), 1, 2)
     weights = model.weights + change
 
-    crossed = jnp.einsum("kdp,kep->kde", change, statistics.cross)
+    crossed = einsum("kdp,kep->kde", change, statistics.cross)
     scatter = statistics.scatter - crossed - jnp.swapaxes(crossed, 1, 2)
-    scatter += jnp.einsum("kdp,kpq,keq->kde", change, statistics.features, change)
+    scatter += einsum("kdp,kpq,keq->kde", change, statistics.features, change)
     scatter += prior.ridge * _outer(weights - pulled_to)
     return ArHmm(
         log_initial=_log_normalized(statistics.initial + prior.pseudo_count),
@@ -150,26 +155,43 @@ def run(
     return run
 
 
-def _moments(model: ArHmm, frames: Frames, weights: Float[Array, "N T K"], *, partial: bool):
-    """The weighted sums of features and residuals, over all frames but those that the start explains."""
+class _Rows(NamedTuple):
+    """All frames of a chunk, one below the other: a few large matrix products instead of many small ones."""
+
+    observed: Bool[Array, "rows D"]
+    window: Float[Array, "rows P"]
+    residual: Float[Array, "rows K D"]
+
+
+def _rows(model: ArHmm, frames: Frames) -> _Rows:
+    windows = jax.vmap(lambda x: lag_window(x, model.lags))(frames.x)
+    x, observed, window = (
+        array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.observed, windows)
+    )
+    return _Rows(observed, window, residuals(model, x, window))
+
+
+def _weights(model: ArHmm, frames: Frames, marginals: Float[Array, "N T K"]) -> Float[Array, "rows K"]:
+    """What each frame counts: nothing if nothing of it was seen, or if the start distribution explains it."""
+    informative = frames.valid & frames.observed.any(axis=-1)
     if model.lags > 0:
-        weights = weights.at[:, 0].set(0.0)
-    weights = weights.reshape(-1, model.regimes)
-    observed = frames.observed.reshape(-1, frames.observed.shape[-1])
-    features = _rows(jax.vmap(lambda x: lag_window(x, model.lags))(frames.x))
-    residual = _rows(jax.vmap(lambda x: residuals(model, x))(frames.x))
-    residual = model.noise.complete(residual, observed, partial)
-    weighted_residual = weights[..., None] * residual
-    nothing = jnp.zeros((), weights.dtype)
+        informative = informative.at[:, 0].set(False)
+    return jnp.where(informative[..., None], marginals, 0.0).reshape(-1, model.regimes)
+
+
+def _moments(
+    weights: Float[Array, "rows K"], window: Float[Array, "rows P"], residual: Float[Array, "rows K D"]
+) -> Statistics:
+    """The weighted sums over rows; the chain's own are left zero."""
+    regimes, weighted_residual = weights.shape[1], weights[..., None] * residual
     return Statistics(
-        log_likelihood=nothing,
-        initial=jnp.zeros_like(model.log_initial),
-        transitions=jnp.zeros_like(model.log_transition),
+        log_likelihood=jnp.zeros((), weights.dtype),
+        initial=jnp.zeros(regimes, weights.dtype),
+        transitions=jnp.zeros((regimes, regimes), weights.dtype),
         weight=jnp.sum(weights, axis=0),
-        features=jnp.einsum("nk,np,nq->kpq", weights, features, features),
-        cross=jnp.einsum("nkd,np->kdp", weighted_residual, features),
-        scatter=jnp.einsum("nkd,nke->kde", weighted_residual, residual)
-        + model.noise.lost(weights, observed, partial),
+        features=einsum("nk,np,nq->kpq", weights, window, window),
+        cross=einsum("nkd,np->kdp", weighted_residual, window),
+        scatter=einsum("nkd,nke->kde", weighted_residual, residual),
     )
 
 
@@ -199,8 +221,4 @@ def _solve_positive(matrix, right):
 
 
 def _outer(weights):
-    return jnp.einsum("kdp,kep->kde", weights, weights)
-
-
-def _rows(array):
-    return array.reshape(-1, *array.shape[2:])
+    return einsum("kdp,kep->kde", weights, weights)

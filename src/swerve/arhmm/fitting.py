@@ -88,21 +88,26 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
         jnp.asarray(options.tolerance, frames.x.dtype),
         max_iterations=options.max_iterations,
         partial=partly_seen,
-        together=jax.default_backend() != "cpu",
+        in_turn=_one_restart_at_a_time(),
     )
     return _choose(runs)
 
 
-@partial(jax.jit, static_argnames=("max_iterations", "partial", "together"))
-def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, together):
-    """All restarts: in turn on a CPU, where a shared time loop buys nothing; together on a GPU."""
+def _one_restart_at_a_time() -> bool:
+    """On a GPU restarts share the launches of the time loops; on a CPU there is nothing to share."""
+    return jax.default_backend() == "cpu"
+
+
+@partial(jax.jit, static_argnames=("max_iterations", "partial", "in_turn"))
+def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, in_turn):
+    """EM from every first model (leading axis R)."""
 
     def one(model):
         return em.run(
             model, chunks, prior, tolerance=tolerance, max_iterations=max_iterations, partial=partial
         )
 
-    return jax.vmap(one)(first) if together else jax.lax.map(one, first)
+    return jax.lax.map(one, first) if in_turn else jax.vmap(one)(first)
 
 
 def _choose(runs: em.Run) -> ArHmmFit:
@@ -182,7 +187,7 @@ def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, 
 
 
 def _draw(frames: Frames, limit: int, rng: np.random.Generator):
-    """Random sequences with at most `limit` frames together, or where to cut that many out of a longer one."""
+    """Random sequences with at most `limit` frames together, and where to begin in one that is longer."""
     count, length = frames.valid.shape
     chosen = rng.choice(count, max(1, min(count, limit // length)), replace=False)
     return np.sort(chosen), rng.integers(max(length - limit, 0) + 1)

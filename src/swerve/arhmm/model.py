@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from swerve import messages
-from swerve.arhmm.noise import AbstractNoise
+from swerve.arhmm.noise import AbstractNoise, einsum
 from swerve.types import Frames
 
 
@@ -59,7 +59,10 @@ def viterbi(model: ArHmm, frames: Frames, *, partial: bool = True) -> Int[Array,
 
 def log_evidence(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
     """log p(x_t | s_t = k, observed past), missing channels marginalised out: 0 if all are missing."""
-    return filled_log_evidence(model, carry_forward(frames, model.start_mean), partial=partial)
+    filled = carry_forward(frames, model.start_mean)
+    residual = residuals(model, filled.x, lag_window(filled.x, model.lags))
+    evidence = model.noise.log_density(residual, filled.observed, partial)
+    return with_start(model, evidence, filled, partial=partial)
 
 
 def seen_in_part(frames: Frames) -> bool:
@@ -87,14 +90,17 @@ def lag_window(x: Float[Array, "T D"], lags: int) -> Float[Array, "T P"]:
     return jnp.concatenate([*past, jnp.ones_like(x[:, :1])], axis=-1)
 
 
-def residuals(model: ArHmm, x: Float[Array, "T D"]) -> Float[Array, "T K D"]:
-    """x_t - W_k [x_{t-1}; ...; 1]."""
-    return x[:, None] - jnp.einsum("kdp,tp->tkd", model.weights, lag_window(x, model.lags))
+def residuals(
+    model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]
+) -> Float[Array, "rows K D"]:
+    """x_t - W_k window_t."""
+    return x[:, None] - einsum("kdp,tp->tkd", model.weights, window)
 
 
-def filled_log_evidence(model: ArHmm, filled: Frames, *, partial: bool) -> Float[Array, "T K"]:
-    """`log_evidence` for frames that `carry_forward` has filled."""
-    evidence = model.noise.log_density(residuals(model, filled.x), filled.observed, partial)
+def with_start(
+    model: ArHmm, evidence: Float[Array, "T K"], filled: Frames, *, partial: bool
+) -> Float[Array, "T K"]:
+    """Where there are lags, the first frame's evidence is that of the start distribution."""
     if model.lags == 0:
         return evidence
     start = (filled.x[:1] - model.start_mean[None])[:, None]

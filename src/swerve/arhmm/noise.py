@@ -1,6 +1,7 @@
 """Gaussian noise of the regimes, diagonal or full, seen through missing channels."""
 
 from abc import abstractmethod
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -8,6 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 LOG_2PI = 1.8378770664093453
+
+# By default a recent GPU multiplies with three digits (TF32), which would drown small residuals.
+einsum = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 class AbstractNoise(eqx.Module):
@@ -73,7 +77,7 @@ class DiagonalNoise(AbstractNoise):
         self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool
     ) -> Float[Array, "K D D"]:
         """A missing channel keeps its whole variance."""
-        missing_weight = weights.T @ (1.0 - observed.astype(weights.dtype))
+        missing_weight = einsum("tk,td->kd", weights, 1.0 - observed.astype(weights.dtype))
         return jax.vmap(jnp.diag)(missing_weight * self.variance)
 
     def precision_trace(self, moment: Float[Array, "K D D"]) -> Float[Array, ""]:
@@ -91,7 +95,7 @@ class FullNoise(AbstractNoise):
         """Eigenvalues clipped at `floor`: the constrained maximum of the Gaussian likelihood."""
         symmetric = 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
         values, vectors = jnp.linalg.eigh(symmetric)
-        return cls(jnp.einsum("kde,ke,kfe->kdf", vectors, jnp.maximum(values, floor), vectors))
+        return cls(einsum("kde,ke,kfe->kdf", vectors, jnp.maximum(values, floor), vectors))
 
     def log_density(
         self, residual: Float[Array, "T K D"], observed: Bool[Array, "T D"], partial: bool
@@ -107,7 +111,7 @@ class FullNoise(AbstractNoise):
         if not partial:
             return residual
         precision = _observed_precision(self.covariance, observed)
-        predicted = jnp.einsum("kde,tkef,tkf->tkd", self.covariance, precision, residual)
+        predicted = einsum("kde,tkef,tkf->tkd", self.covariance, precision, residual)
         return jnp.where(observed[:, None], residual, predicted)
 
     def lost(
@@ -116,8 +120,8 @@ class FullNoise(AbstractNoise):
         """sum_t w_tk (Q - Q_:o Q_oo^-1 Q_o:)."""
         if not partial:
             return jnp.zeros_like(self.covariance)
-        precision = jnp.einsum("tk,tkde->kde", weights, _observed_precision(self.covariance, observed))
-        explained = self.covariance @ precision @ self.covariance
+        precision = einsum("tk,tkde->kde", weights, _observed_precision(self.covariance, observed))
+        explained = einsum("kde,kef,kfg->kdg", self.covariance, precision, self.covariance)
         return jnp.sum(weights, axis=0)[:, None, None] * self.covariance - explained
 
     def precision_trace(self, moment: Float[Array, "K D D"]) -> Float[Array, ""]:
@@ -129,7 +133,7 @@ def _whole_density(covariance, residual, observed):
     factor = jnp.linalg.cholesky(covariance)
     identity = jnp.broadcast_to(jnp.eye(residual.shape[-1], dtype=residual.dtype), covariance.shape)
     whitener = jax.scipy.linalg.solve_triangular(factor, identity, lower=True)
-    whitened = jnp.einsum("kde,tke->tkd", whitener, residual)
+    whitened = einsum("kde,tke->tkd", whitener, residual)
     log_scale = _half_log_determinant(factor) + 0.5 * residual.shape[-1] * LOG_2PI
     density = -0.5 * jnp.sum(whitened**2, axis=-1) - log_scale[None]
     return jnp.where(observed.all(axis=-1)[:, None], density, 0.0)

@@ -28,13 +28,13 @@ def guess(
     restart: int,
     rng: np.random.Generator,
 ) -> Labels:
-    """Restart 0 clusters single frames, the others blocks of frames by the regression that predicts them."""
+    """One restart in five clusters single frames, the others blocks by the regression that predicts them."""
     if np.sum(usable) <= regimes:
         return np.full(usable.shape, NO_REGIME, np.int32)
-    if restart == 0:
+    turn = restart % (1 + len(BLOCK_WIDTHS))
+    if turn == 0:
         return cluster_frames(x, usable, regimes, rng)
-    width = min(BLOCK_WIDTHS[(restart - 1) % len(BLOCK_WIDTHS)], x.shape[1])
-    return cluster_blocks(x, window, usable, regimes, width, rng)
+    return cluster_blocks(x, window, usable, regimes, min(BLOCK_WIDTHS[turn - 1], x.shape[1]), rng)
 
 
 def cluster_frames(

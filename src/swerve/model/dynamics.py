@@ -30,7 +30,7 @@ class LinearDynamics(AbstractDynamics):
         self, regimes: int, state_size: int, context_size: int, *, noise: AbstractNoise, residual: bool, key: Key
     ):
         matrix_key, offset_key = jax.random.split(key)
-        bound = 1 / jnp.sqrt(state_size + context_size)
+        bound = (0.02 if residual else 1.0) / jnp.sqrt(state_size + context_size)
         shape = (regimes, state_size, state_size + context_size)
         self.matrix = jax.random.uniform(matrix_key, shape, minval=-bound, maxval=bound)
         self.offset = jax.random.uniform(offset_key, (regimes, state_size), minval=-bound, maxval=bound)
@@ -46,9 +46,13 @@ class LinearDynamics(AbstractDynamics):
 
 
 class MlpDynamics(AbstractDynamics):
-    """f_k(z, c) = g_k(z, c), plus z itself if residual, with one perceptron g_k per regime."""
+    """f_k(z, c) = g_k(z, c), or with residual z + A_k [z, c] + g_k(z, c); one perceptron g_k per regime.
+
+    The residual form starts close to standing still, and linear motion costs the perceptron nothing.
+    """
 
     networks: Mlp
+    matrix: Float[Array, "K L L+C"]
     noise: AbstractNoise
     residual: bool = eqx.field(static=True)
 
@@ -64,7 +68,13 @@ class MlpDynamics(AbstractDynamics):
         key: Key,
     ):
         sizes = (state_size + context_size, *hidden, state_size)
-        self.networks = _stacked(lambda *, key: Mlp(sizes, key=key), regimes, key=key)
+        matrix_key, networks_key = jax.random.split(key)
+        networks = _stacked(lambda *, key: Mlp(sizes, key=key), regimes, key=networks_key)
+        if residual:
+            networks = eqx.tree_at(lambda n: n.layers[-1].weight, networks, replace_fn=lambda w: 0.03 * w)
+        self.networks = networks
+        shape = (regimes, state_size, state_size + context_size)
+        self.matrix = residual * 0.01 * jax.random.normal(matrix_key, shape)
         self.noise = noise
         self.residual = residual
 
@@ -74,7 +84,7 @@ class MlpDynamics(AbstractDynamics):
     def step(self, memory, z, context):
         inputs = jnp.concatenate([z, context])
         mean = eqx.filter_vmap(lambda network: network(inputs))(self.networks)
-        return memory, mean + z[None] if self.residual else mean
+        return memory, mean + self.matrix @ inputs + z[None] if self.residual else mean
 
 
 class GruDynamics(AbstractDynamics):

@@ -1,0 +1,47 @@
+"""A trained system and a recording -> the regime of every frame."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from swerve import messages
+from swerve.objective import Knobs, regime_chain
+from swerve.training.step import System
+from swerve.types import Frames, Key
+
+NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
+
+
+def inferred(
+    system: System, frames: Frames, *, samples: int, key: Key
+) -> tuple[Float[Array, "T K"], Int[Array, " T"], Float[Array, "T D"]]:
+    """Regime probabilities averaged over draws of z, their most probable path, and the expected observations."""
+
+    def one(key):
+        draw, chain = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        seen = jax.vmap(system.model.expected_observation)(draw.z)
+        return messages.smooth(*chain).marginals, chain, seen
+
+    marginals, chains, seen = jax.vmap(one)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples)))
+    average = jax.tree.map(lambda leaf: leaf.mean(axis=0), chains._replace(mask=chains.mask.astype(float)))
+    path = messages.viterbi(average.log_initial, average.log_transition, average.log_evidence, frames.valid)
+    return marginals.mean(axis=0), path, seen.mean(axis=0)
+
+
+@partial(jax.jit, static_argnames="samples")
+def infer_batch(system: System, frames: Frames, *, samples: int):
+    """`inferred` for every sequence of a batch."""
+    key = jax.random.key(NOISE_SEED)
+    with jax.default_matmul_precision("highest"):
+        return jax.vmap(lambda f: inferred(system, f, samples=samples, key=key))(frames)
+
+
+def bucket_length(length: int) -> int:
+    """The padded length to compile for: at most a quarter more, so that few lengths are ever compiled."""
+    if length <= 16:
+        return 16
+    step = 2 ** (int(np.ceil(np.log2(length))) - 3)
+    return int(np.ceil(length / step) * step)

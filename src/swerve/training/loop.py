@@ -1,0 +1,239 @@
+"""The training run: all restarts, the held-out bound that judges them, and the file that survives a crash."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from swerve.errors import InputError
+from swerve.training import restarts as axis
+from swerve.training.checkpoint import load_about, load_tree, save_tree
+from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainState
+from swerve.types import Frames
+
+DIVERGED_AFTER = 100  # updates in a row that were not finite
+
+
+class TrainingDiverged(InputError):
+    """Every restart diverged."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """After this share of the steps, only this share of the restarts goes on."""
+
+    at: float
+    keep: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train and when to look."""
+
+    steps: int
+    batch_size: int = 32
+    report_every: int = 250
+    rungs: tuple[Rung, ...] = (Rung(0.4, 0.5), Rung(0.7, 0.5))
+
+
+@dataclass
+class History:
+    """The held-out curve of every restart; None where a restart was no longer trained, or not finite."""
+
+    step: list[int] = field(default_factory=list)
+    bound: list[list[float | None]] = field(default_factory=list)
+    regimes_in_use: list[list[float | None]] = field(default_factory=list)
+    mean_duration: list[list[float | None]] = field(default_factory=list)
+    confidence: list[list[float | None]] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    retired: dict[str, str] = field(default_factory=dict)
+    """Restart -> why it was given up."""
+
+    def latest(self, name: str, alive: list[int]) -> np.ndarray:
+        """The last point of a curve, for the living."""
+        return np.array(getattr(self, name)[-1], dtype=float)[alive]
+
+    def record(self, step: int, alive: list[int], total: int, held_out: HeldOut) -> None:
+        """One more point of every curve."""
+        self.step.append(step)
+        for name, values in held_out._asdict().items():
+            row = np.full(total, np.nan)
+            row[alive] = values
+            getattr(self, name).append([float(v) if math.isfinite(v) else None for v in row])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a progress display shows."""
+
+    step: int
+    steps: int
+    alive: list[int]
+    restarts: int
+    bounds: list[float]
+    regimes_in_use: list[float]
+    steps_per_second: float
+    messages: list[str]
+
+    @property
+    def best(self) -> int:
+        """Position among the living of the highest bound."""
+        return int(np.nanargmax(self.bounds))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The restart with the best held-out bound, and how it came to be chosen."""
+
+    system: System
+    chosen: int
+    alive: list[int]
+    systems: System
+    """All restarts that were trained to the end (leading axis)."""
+    history: History
+    finished: bool
+
+
+@dataclass
+class _Progress:
+    states: TrainState
+    alive: list[int]
+    history: History
+
+
+def train(
+    plan: Plan,
+    states: TrainState,
+    restarts: Restart,
+    data: TrainingData,
+    validation: Frames,
+    *,
+    checkpoint: Path | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Trains every restart, drops the losers at each rung, and returns the best by the held-out bound.
+
+    With a checkpoint file the run goes on where the file says, and ends with the same parameters as one that
+    was never interrupted.
+    """
+    total = axis.count(states)
+    run = _Progress(states, list(range(total)), History())
+    if checkpoint is not None and checkpoint.is_file():
+        run = _resume(checkpoint, states)
+    stops = _stops(plan)
+    position = run.history.step[-1] if run.history.step else 0
+    for step in [s for s in stops if s > position]:
+        began = time.perf_counter()
+        living = axis.pick(restarts, np.array(run.alive))
+        run.states = axis.advance_all(
+            run.states, data, living, steps=step - position, batch_size=plan.batch_size
+        )
+        held_out = axis.evaluate_all(run.states, validation)
+        run.history.record(step, run.alive, total, held_out)
+        messages = _retire_diverged(run, held_out, total)
+        if run.alive:
+            messages += _drop_losers(run, plan, step)
+        if checkpoint is not None:
+            _save(checkpoint, run, total)
+        if not run.alive:
+            raise TrainingDiverged(_all_diverged(checkpoint))
+        on_report(_report(run, plan, step, total, (step - position) / (time.perf_counter() - began), messages))
+        position = step
+        if step < plan.steps and should_stop():
+            break
+    best = int(np.nanargmax(run.history.latest("bound", run.alive)))
+    return Trained(
+        system=axis.pick(run.states.system, best),
+        chosen=run.alive[best],
+        alive=run.alive,
+        systems=run.states.system,
+        history=run.history,
+        finished=position >= plan.steps,
+    )
+
+
+def _stops(plan: Plan) -> list[int]:
+    """Every step at which training pauses to look; the rungs fall on them."""
+    regular = range(plan.report_every, plan.steps, plan.report_every)
+    return [*regular, plan.steps]
+
+
+def _rung_step(plan: Plan, rung: Rung) -> int:
+    return max(1, round(rung.at * plan.steps / plan.report_every)) * plan.report_every
+
+
+def _drop_losers(run: _Progress, plan: Plan, step: int) -> list[str]:
+    messages = []
+    for rung in plan.rungs:
+        keep = max(1, math.ceil(rung.keep * len(run.alive)))
+        if _rung_step(plan, rung) != step or keep == len(run.alive) or step == plan.steps:
+            continue
+        order = np.argsort(-run.history.latest("bound", run.alive), kind="stable")
+        kept = np.sort(order[:keep])
+        dropped = [run.alive[i] for i in order[keep:]]
+        for restart in dropped:
+            run.history.retired[str(restart)] = f"lower bound at step {step}"
+        run.states = axis.pick(run.states, kept)
+        run.alive = [run.alive[i] for i in kept]
+        messages.append(f"step {step}: went on with restarts {run.alive} of {sorted(run.alive + dropped)}")
+    return messages
+
+
+def _retire_diverged(run: _Progress, held_out: HeldOut, total: int) -> list[str]:
+    skipped = np.zeros(total, int)
+    skipped[run.alive] = jax.device_get(run.states.skipped)
+    run.history.skipped = [int(max(a, b)) for a, b in zip(skipped, run.history.skipped or [0] * total, strict=True)]
+    in_a_row = jax.device_get(run.states.skipped_in_a_row)
+    good = np.isfinite(held_out.bound) & (in_a_row < DIVERGED_AFTER)
+    messages = []
+    for restart in [r for r, fine in zip(run.alive, good, strict=True) if not fine]:
+        run.history.retired[str(restart)] = "diverged"
+        messages.append(f"restart {restart} diverged and was retired; the others go on")
+    if good.all():
+        return messages
+    if good.any():
+        run.states = axis.pick(run.states, np.flatnonzero(good))
+    run.alive = [r for r, fine in zip(run.alive, good, strict=True) if fine]
+    return messages
+
+
+def _all_diverged(checkpoint: Path | None) -> str:
+    kept = f" The last finite parameters are in {checkpoint}." if checkpoint else ""
+    return (
+        "Every restart diverged: try --set recipe.learning_rate=1e-3, --set recipe.clip=10, or look for"
+        f" extreme values in the data.{kept}"
+    )
+
+
+def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, messages: list[str]) -> Report:
+    return Report(
+        step=step,
+        steps=plan.steps,
+        alive=run.alive,
+        restarts=total,
+        bounds=run.history.latest("bound", run.alive).tolist(),
+        regimes_in_use=run.history.latest("regimes_in_use", run.alive).tolist(),
+        steps_per_second=rate,
+        messages=messages,
+    )
+
+
+def _save(path: Path, run: _Progress, total: int) -> None:
+    save_tree(path, run.states, {"alive": run.alive, "restarts": total, "history": asdict(run.history)})
+
+
+def _resume(path: Path, states: TrainState) -> _Progress:
+    about, total = load_about(path), axis.count(states)
+    if about.get("restarts") != total:
+        raise InputError(f"{path} belongs to a run with {about.get('restarts')} restarts, not {total}.")
+    alive = about["alive"]
+    if not alive:
+        raise TrainingDiverged(_all_diverged(path))
+    restored, _ = load_tree(path, axis.pick(states, np.arange(len(alive))))
+    return _Progress(jax.tree.map(jnp.asarray, restored), alive, History(**about["history"]))
