@@ -1,7 +1,8 @@
 """Autoregressive HMM by EM: Swerve beside hmmlearn and dynamax on the same data in one run.
 
 Every tool runs the same number of EM iterations from the same number of its own starts: hmmlearn on levels
-(no lags), dynamax on Dubins paths (two lags).
+(no lags), dynamax on Dubins paths (two lags). dynamax lets the regimes explain the first frame, of which its lags
+are copies, so its likelihood is a little higher.
 dynamax gets an environment of its own, `.envs/dynamax`, made on first use.
 """
 
@@ -15,10 +16,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,10 +60,18 @@ class Row:
     tool: str
     compile_seconds: float = float("nan")
     seconds: float = float("nan")
+    cpu_seconds: float = float("nan")
     ms_per_iteration: float = float("nan")
     nats_per_frame: float = float("nan")
     frames_percent: float = float("nan")
     note: str = ""
+
+
+class Times(NamedTuple):
+    """Of one run, by the clock and of all cores together: the latter suffers less from a busy machine."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -69,25 +80,28 @@ class Settings:
 
     restarts: int
     iterations: int
-    repeats: int
 
 
 def main() -> None:
     arguments = parse_arguments()
-    settings = Settings(arguments.restarts, arguments.iterations, arguments.repeats)
+    settings = Settings(arguments.restarts, arguments.iterations)
     levels = gaussian_hmm_problem(arguments.sequences)
     paths = dubins_problem(arguments.sequences)
-    rows = [
-        run_swerve(levels, settings),
-        run_hmmlearn(levels, settings),
-        run_swerve(paths, settings),
-        run_dynamax(paths, settings, float64=False),
-        run_dynamax(paths, settings, float64=True),
+    tools = [
+        partial(run_swerve, levels, settings),
+        partial(run_hmmlearn, levels, settings),
+        partial(run_swerve, paths, settings),
+        partial(run_dynamax, paths, settings, float64=False),
+        partial(run_dynamax, paths, settings, float64=True),
     ]
+    # Round by round, so that a busy moment of the machine does not fall on one tool alone.
+    rounds = [[tool() for tool in tools] for _ in range(arguments.rounds)]
+    rows = [fastest(repeats) for repeats in zip(*rounds, strict=True)]
     print_table(rows, settings)
     if arguments.json:
         report = {
             "machine": {
+                "load_average": os.getloadavg()[0],
                 "processor": platform.machine(),
                 "cores": os.cpu_count(),
                 "backend": jax.default_backend(),
@@ -101,13 +115,11 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--restarts", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many runs counts")
+    parser.add_argument("--rounds", type=int, default=3, help="each tool's fastest of so many runs counts")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
@@ -120,14 +132,14 @@ def gaussian_hmm_problem(sequences: int, regimes: int = 5, channels: int = 4, le
     s = (rng.integers(regimes, size=(sequences, 1)) + np.cumsum(hops, axis=1)) % regimes
     x = rng.normal(size=(regimes, channels))[s] + rng.normal(size=(sequences, length, channels))
     x = (x - x.mean()) / x.std()
-    name = "Gaussian HMM, diagonal"
+    name = "levels, no lags, diagonal"
     return Problem(name, x.astype(np.float32), s, regimes, 0, 0.0, arhmm.Covariance.DIAGONAL)
 
 
 def dubins_problem(sequences: int) -> Problem:
     board = dubins.positions(sequences, seed=0, noise=0.01)
     x = ((board.x - board.x.mean()) / board.x.std()).astype(np.float32)
-    return Problem("Dubins paths, AR(2), full", x, board.s, 3, 2, 100.0, arhmm.Covariance.FULL)
+    return Problem("Dubins, AR(2), full", x, board.s, 3, 2, 100.0, arhmm.Covariance.FULL)
 
 
 def run_swerve(problem: Problem, settings: Settings) -> Row:
@@ -147,10 +159,12 @@ def run_swerve(problem: Problem, settings: Settings) -> Row:
     def fit():
         return jax.block_until_ready(arhmm.fit(frames, options, key=jax.random.key(0)))
 
+    jax.clear_caches()
     first, _ = timed(fit)
-    seconds, fitted = fastest(fit, settings.repeats)
+    times, fitted = timed(fit)
     labels = jax.vmap(arhmm.smooth, in_axes=(None, 0))(fitted.model, frames).argmax(axis=-1)
-    return judge(problem, "Swerve", settings, first - seconds, seconds, fitted.log_likelihood, labels)
+    compile_seconds = first.seconds - times.seconds
+    return judge(problem, "Swerve", settings, compile_seconds, times, fitted.log_likelihood, labels)
 
 
 def run_hmmlearn(problem: Problem, settings: Settings) -> Row:
@@ -159,18 +173,16 @@ def run_hmmlearn(problem: Problem, settings: Settings) -> Row:
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
 
     def fit_one(seed):
-        model = GaussianHMM(
-            problem.regimes, "diag", n_iter=settings.iterations, tol=-np.inf, random_state=seed
-        )
+        model = GaussianHMM(problem.regimes, "diag", n_iter=settings.iterations, tol=-np.inf, random_state=seed)
         return model.fit(flat, lengths)
 
     def fit():
         models = map(fit_one, range(settings.restarts))
         return max(models, key=lambda model: model.monitor_.history[-1])
 
-    seconds, model = fastest(fit, settings.repeats)
+    times, model = timed(fit)
     labels = model.predict_proba(flat, lengths).argmax(axis=-1).reshape(problem.s.shape)
-    return judge(problem, "hmmlearn", settings, 0.0, seconds, model.score(flat, lengths), labels)
+    return judge(problem, "hmmlearn", settings, 0.0, times, model.score(flat, lengths), labels)
 
 
 def run_dynamax(problem: Problem, settings: Settings, *, float64: bool) -> Row:
@@ -182,24 +194,22 @@ def run_dynamax(problem: Problem, settings: Settings, *, float64: bool) -> Row:
         return Row(problem.name, tool, note=lines[-1] if lines else str(error))
     failed = int(answer["failed"])
     note = f"{failed} of {settings.restarts} restarts ended in NaN" if failed else ""
-    times = float(answer["compile_seconds"]), float(answer["seconds"])
-    return judge(problem, tool, settings, *times, answer["log_likelihood"], answer["labels"], note)
+    times = Times(float(answer["seconds"]), float(answer["cpu_seconds"]))
+    compile_seconds = float(answer["compile_seconds"])
+    return judge(problem, tool, settings, compile_seconds, times, answer["log_likelihood"], answer["labels"], note)
 
 
 def ask_dynamax(problem: Problem, settings: Settings, float64: bool) -> dict[str, np.ndarray]:
-    """The fastest of several runs of arhmm_dynamax.py in its environment."""
+    """What arhmm_dynamax.py says, run in its environment."""
     python = dynamax_python()
     question = asdict(settings) | {"float64": float64}
     question |= {name: getattr(problem, name) for name in ("x", "lags", "regimes", "stickiness")}
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "question.npz"), Path(folder, "answer.npz")
         np.savez(source, **question)
-        answers = []
-        for _ in range(settings.repeats):
-            call([python, HERE / "arhmm_dynamax.py", source, target])
-            with np.load(target) as answer:
-                answers.append(dict(answer))
-    return min(answers, key=lambda answer: float(answer["seconds"]))
+        call([python, HERE / "arhmm_dynamax.py", source, target])
+        with np.load(target) as answer:
+            return dict(answer)
 
 
 def dynamax_python() -> Path:
@@ -219,27 +229,29 @@ def call(command: list) -> None:
     subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
 
 
-def timed(action: Callable):
-    began = time.perf_counter()
+def timed(action: Callable) -> tuple[Times, Any]:
+    began, cpu_began = time.perf_counter(), time.process_time()
     result = action()
-    return time.perf_counter() - began, result
+    return Times(time.perf_counter() - began, time.process_time() - cpu_began), result
 
 
-def fastest(action: Callable, repeats: int):
-    """The shortest time of `repeats` runs, with its result."""
-    return min((timed(action) for _ in range(repeats)), key=lambda pair: pair[0])
+def fastest(repeats: Sequence[Row]) -> Row:
+    """The row with the shortest run, and the least compilation and CPU time of any."""
+    quickest = min(repeats, key=lambda row: row.seconds)
+    least = {name: min(getattr(row, name) for row in repeats) for name in ("compile_seconds", "cpu_seconds")}
+    return replace(quickest, **least)
 
 
 def judge(
-    problem: Problem, tool, settings: Settings, compile_seconds, seconds, log_likelihood, labels, note=""
+    problem: Problem, tool, settings: Settings, compile_seconds, times: Times, log_likelihood, labels, note=""
 ) -> Row:
     scores = score(list(np.asarray(labels, np.int64)), list(problem.s.astype(np.int64)))
     return Row(
         problem.name,
         tool,
         compile_seconds,
-        seconds,
-        1e3 * seconds / (settings.restarts * settings.iterations),
+        *times,
+        1e3 * times.seconds / (settings.restarts * settings.iterations),
         float(log_likelihood) / problem.s.size,
         scores.matched.frame_f1,
         note,
@@ -251,21 +263,26 @@ def ratios(row: Row, rows: list[Row]) -> dict[str, float]:
     ours = next(other for other in rows if other.problem == row.problem and other.tool == "Swerve")
     return {
         "ratio_run": row.seconds / ours.seconds,
+        "ratio_cpu": row.cpu_seconds / ours.cpu_seconds,
         "ratio_with_compile": (row.seconds + row.compile_seconds) / (ours.seconds + ours.compile_seconds),
     }
 
 
 def print_table(rows: list[Row], settings: Settings) -> None:
     table = Table(
-        title=f"EM: {settings.restarts} restarts of {settings.iterations} iterations, {os.cpu_count()} cores"
+        title=f"EM with its starts: {settings.restarts} restarts of {settings.iterations} iterations; "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
-    columns = ("problem", "tool", "compile s", "run s", "ms / iteration", "nats / frame", "frames %")
-    for name in (*columns, "run: peer / ours", "with compile"):
-        table.add_column(name, justify="left" if name in columns[:2] else "right")
+    table.add_column("problem")
+    table.add_column("tool")
+    measured = ("compile s", "run s", "CPU s", "ms / iteration", "nats / frame", "frames %")
+    for name in (*measured, "run: peer / ours", "CPU: peer / ours", "with compile"):
+        table.add_column(name, justify="right")
     for one in rows:
         ratio = ratios(one, rows)
-        numbers = (one.compile_seconds, one.seconds, one.ms_per_iteration, one.nats_per_frame)
-        numbers += (one.frames_percent, ratio["ratio_run"], ratio["ratio_with_compile"])
+        numbers = (one.compile_seconds, one.seconds, one.cpu_seconds, one.ms_per_iteration)
+        numbers += (one.nats_per_frame, one.frames_percent)
+        numbers += (ratio["ratio_run"], ratio["ratio_cpu"], ratio["ratio_with_compile"])
         table.add_row(one.problem, one.tool, *(f"{number:.2f}" for number in numbers))
     console = Console(width=140)
     console.print(table)

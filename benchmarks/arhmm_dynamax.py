@@ -42,10 +42,10 @@ def main(source: str, target: str) -> None:
     compiled = run.lower(model.initialize(keys[0], method="prior")[0]).compile()
     compile_seconds = time.perf_counter() - began
 
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     results = [compiled(model.initialize(key, method="prior")[0]) for key in keys]
     traces = np.stack([trace for _, trace in results])
-    seconds = time.perf_counter() - began
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
 
     final = traces[:, -1]
     best = int(np.nanargmax(final)) if np.isfinite(final).any() else 0
@@ -57,6 +57,7 @@ def main(source: str, target: str) -> None:
         failed=np.sum(~np.isfinite(final)),
         compile_seconds=compile_seconds,
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
     )
 
 

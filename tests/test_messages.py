@@ -118,7 +118,7 @@ def check_against_enumeration(*args):
     close((filtered.log_z, jnp.exp(filtered.log_filtered)), (log_z, enumerate_filter(*arrays)))
     paths, scores = path_scores(*arrays)
     found = (paths == np.asarray(results["viterbi"])).all(1)
-    np.testing.assert_allclose(scores[found], [scores.max()])
+    close(scores[found], scores.max(keepdims=True))
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -131,7 +131,7 @@ finite = st.floats(-40, 40)
 possible_or_not = st.one_of(finite, st.just(-np.inf))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(
     hnp.arrays(float, K, elements=finite),
     hnp.arrays(float, (T - 1, K, K), elements=possible_or_not),
@@ -274,9 +274,7 @@ def test_impossible_evidence_has_no_posterior_and_no_nan(x64):
     assert not jnp.any(results["smooth"].marginals)
     assert not any(jnp.isnan(leaf).any() for leaf in jax.tree.leaves(results))
     assert not any(leaf.any() for leaf in gradient(messages.log_normalizer, args))
-    assert all_finite(
-        gradient(lambda *a: messages.smooth(*a).marginals.sum() + messages.smooth(*a).log_z, args)
-    )
+    assert all_finite(gradient(lambda *a: messages.smooth(*a).marginals.sum() + messages.smooth(*a).log_z, args))
 
 
 def test_a_nan_in_a_valid_frame_is_not_hidden(x64):
@@ -329,7 +327,7 @@ def test_padding_changes_nothing(x64, constant, frames):
         close(smoothed.log_marginals[T:], np.full((frames, K), -np.log(K)))
         close(log_filtered[T:], np.tile(log_filtered[T - 1], (frames, 1)))
         assert (results["viterbi"][T:] == results["viterbi"][T - 1]).all()
-        assert (results["samples"][T:] == results["samples"][T - 1]).all()
+        assert (results["samples"][T:] == results["samples"][T - 1 : T]).all()
 
 
 @CONSTANT

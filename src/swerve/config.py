@@ -1,25 +1,14 @@
-"""Settings as frozen dataclasses, and the one place where names become classes."""
+"""Settings as frozen dataclasses, and how they are read, changed and written."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+import dataclasses
+import difflib
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import jax
-import jax.numpy as jnp
-
-from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
-from swerve.model.embedding import MlpEmbedding, RawEmbedding
-from swerve.model.emission import MlpEmission
-from swerve.model.initial import Initial
-from swerve.model.noise import DiagonalNoise, FullNoise
-from swerve.model.snlds import FORBIDDEN, Snlds
-from swerve.model.switching import ConstantSwitching, DrivenSwitching
-from swerve.networks import Gru, Lstm
-from swerve.posterior import Posterior, Start
-from swerve.training.step import System
-from swerve.types import Key
-
-NOISES = {"diagonal": DiagonalNoise, "full": FullNoise}
-CELLS = {"gru": Gru, "lstm": Lstm}
+from swerve.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -32,7 +21,7 @@ class ModelConfig:
     dynamics_hidden: tuple[int, ...] = (32,)
     dynamics_residual: bool = True
     dynamics_reads_x: bool = False
-    dynamics_reads_u: bool = False
+    dynamics_reads_u: bool = True
     dynamics_noise: Literal["diagonal", "full"] = "diagonal"
     dynamics_noise_per_regime: bool = True
     dynamics_noise_start: float = 0.1
@@ -44,7 +33,7 @@ class ModelConfig:
     emission_reads_s: bool = False
     switching_reads_x: bool = True
     switching_reads_z: bool = False
-    switching_reads_u: bool = False
+    switching_reads_u: bool = True
     switching_hidden: tuple[int, ...] = (16,)
     switching_history: int = 1
     switching_filters: int = 0
@@ -57,8 +46,8 @@ class PosteriorConfig:
     """Shape of q(z | x)."""
 
     cell: Literal["gru", "lstm"] = "gru"
-    encoder_size: int = 16
-    causal_size: int = 16
+    encoder_size: int = 32
+    causal_size: int = 32
     embedding_hidden: tuple[int, ...] = ()
     shares_embedding: bool = False
     """Read the features of the model's switching network instead of an embedding of its own."""
@@ -67,102 +56,238 @@ class PosteriorConfig:
     initial_scale: float = 0.08
 
 
-def build_system(
-    model: ModelConfig, posterior: PosteriorConfig, *, channels: int, controls: int, stickiness, allowed, key: Key
-) -> System:
-    """A model and posterior with fresh parameters."""
-    model_key, posterior_key = jax.random.split(key)
-    snlds = build_model(model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key)
-    return System(snlds, build_posterior(posterior, model, channels=channels, controls=controls, key=posterior_key))
+@dataclass(frozen=True)
+class Variant:
+    """How one restart departs from the recipe's central values; None keeps the central value."""
+
+    fewer_regimes: int = 0
+    learning_rate: float | None = None
+    stickiness: float | None = None
+    guidance: float | None = None
+    evidence_temperature: float | None = None
+    balance: float | None = None
 
 
-def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
-    """p(x, z, s) with fresh parameters."""
-    embedding_key, dynamics_key, emission_key, switching_key = jax.random.split(key, 4)
-    K, L = config.regimes, config.state_size
-    reads_u = config.dynamics_reads_u and controls > 0
-    return Snlds(
-        initial=Initial(K, L, floor=config.dynamics_noise_floor),
-        dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
-        switching=_build_switching(config, channels, controls, stickiness, switching_key),
-        emission=MlpEmission(
-            K if config.emission_reads_s else 1,
-            L,
-            channels,
-            config.emission_hidden,
-            noise=NOISES[config.emission_noise](
-                1, channels, scale=config.emission_noise_start, floor=config.emission_noise_floor
-            ),
-            key=emission_key,
-        ),
-        embedding=_build_embedding(channels, config.embedding_hidden, embedding_key),
-        log_allowed=jnp.where(jnp.arange(K) < allowed, 0.0, FORBIDDEN),
-        dynamics_reads_x=config.dynamics_reads_x,
-        dynamics_reads_u=reads_u,
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. Times are shares of all steps, so that a longer run anneals more slowly."""
+
+    name: str = "default"
+    learning_rate: float = 1e-2
+    first_learning_rate: float = 1e-4
+    last_learning_rate: float = 1e-5
+    warmup: float = 0.03
+    cosine_end: float | None = 1.0
+    """When the cosine reaches the last learning rate; without it the rate stays flat."""
+    clip: float = 100.0
+    """Largest global norm of a gradient, in units of the objective: nats per sequence."""
+    uniformity: float = 0.0
+    uniformity_hold: float = 0.0
+    temperature: float = 1.0
+    temperature_hold: float = 0.0
+    anneal: float = 0.1
+    evidence_temperature: float = 1.0
+    evidence_decay: float = 0.1
+    balance: float = 0.1
+    last_balance: float = 0.0
+    balance_decay: float = 0.1
+    guidance: float = 20.0
+    guidance_hold: float = 0.2
+    guidance_release: float = 0.1
+    gap_rate: float = 0.02
+    stickiness: float = 3.0
+    variants: tuple[Variant, ...] = (
+        Variant(),
+        Variant(fewer_regimes=1),
+        Variant(guidance=0.0, evidence_temperature=10.0, balance=1.0),
+        Variant(fewer_regimes=1, guidance=0.0, evidence_temperature=10.0, balance=1.0),
+    )
+    """What the restarts try, in turn."""
+
+
+@dataclass(frozen=True)
+class RungConfig:
+    """After the share `at` of all steps, the share `keep` of the restarts goes on."""
+
+    at: float = 0.4
+    keep: float = 0.5
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How much to train, and on what part of the data."""
+
+    steps: int = 6000
+    restarts: int = 4
+    batch_size: int = 32
+    window: int = 200
+    """Longer recordings are cut into windows of this many frames for training."""
+    validation_share: float = 0.1
+    validation_limit: int = 256
+    """At most this many windows judge the restarts."""
+    report_every: int = 250
+    rungs: tuple[RungConfig, ...] = (RungConfig(0.5, 0.5),)
+
+
+@dataclass(frozen=True)
+class ArHmmConfig:
+    """The autoregressive HMM: as a model of its own, and as the seed of restarts."""
+
+    lags: tuple[int, ...] = (1, 2)
+    """Tried in turn; the held-out likelihood chooses."""
+    restarts: int = 5
+    stickiness: float = 300.0
+    covariance: Literal["diagonal", "full"] = "diagonal"
+    max_iterations: int = 200
+    seed_windows: int = 400
+    """A seed is fitted to at most this many training windows."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a fit, apart from the data."""
+
+    kind: Literal["snlds", "slds", "arhmm"] = "snlds"
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
+    recipe: Recipe = field(default_factory=Recipe)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    arhmm: ArHmmConfig = field(default_factory=ArHmmConfig)
+
+    def __post_init__(self):
+        if self.model.regimes < 1:
+            raise InputError(f"The number of regimes must be at least 1, not {self.model.regimes}.")
+        if self.training.restarts < 1 or self.arhmm.restarts < 1:
+            raise InputError("The number of restarts must be at least 1.")
+        if self.training.steps < 1 or self.training.batch_size < 1 or self.training.report_every < 1:
+            raise InputError("training.steps, batch_size and report_every must be at least 1.")
+
+
+PAPER = Recipe(
+    name="paper",
+    learning_rate=1e-3,
+    first_learning_rate=1e-5,
+    last_learning_rate=1e-5,
+    warmup=5_000 / 300_000,
+    cosine_end=20_000 / 300_000,
+    clip=5.0,
+    uniformity=1000.0,
+    uniformity_hold=50_000 / 300_000,
+    temperature=1000.0,
+    temperature_hold=100_000 / 300_000,
+    anneal=19_749 / 300_000,  # a factor of 0.975 every 500 of 300,000 steps
+    balance=0.0,
+    guidance=0.0,
+    gap_rate=0.0,
+    stickiness=0.0,
+    variants=(Variant(),),
+)
+PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
+RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
+PAPER_STEPS = {"paper": 300_000, "paper-ball": 10_000}
+PAPER_MODEL = {"dynamics_residual": False, "dynamics_noise_per_regime": False}
+PAPER_POSTERIOR = {"start": "origin", "initial_scale": 0.6931, "encoder_size": 16, "causal_size": 16}
+
+
+def with_recipe(config: Config, name: str) -> Config:
+    """The named recipe, with the model parts and the number of steps that belong to it."""
+    if name not in RECIPES:
+        raise InputError(f"There is no recipe '{name}'{_nearest(name, RECIPES)}")
+    config = dataclasses.replace(config, recipe=RECIPES[name])
+    if name not in PAPER_STEPS:
+        return config
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, **PAPER_MODEL),
+        posterior=dataclasses.replace(config.posterior, **PAPER_POSTERIOR),
+        training=dataclasses.replace(config.training, steps=PAPER_STEPS[name], restarts=1),
     )
 
 
-def build_posterior(
-    config: PosteriorConfig, model: ModelConfig, *, channels: int, controls: int, key: Key
-) -> Posterior:
-    """q(z | x) with fresh parameters."""
-    embedding_key, rest_key = jax.random.split(key)
-    hidden = model.embedding_hidden if config.shares_embedding else config.embedding_hidden
-    return Posterior(
-        CELLS[config.cell],
-        embedding=None if config.shares_embedding else _build_embedding(channels, hidden, embedding_key),
-        feature_size=_feature_size(channels, hidden),
-        channels=channels,
-        control_size=controls,
-        state_size=model.state_size,
-        encoder_size=config.encoder_size,
-        causal_size=config.causal_size,
-        regimes=model.regimes,
-        start=Start(config.start),
-        initial_scale=config.initial_scale,
-        key=rest_key,
-    )
+def with_kind(config: Config, kind: str) -> Config:
+    """The named model; a switching linear system is an SNLDS with linear parts."""
+    kinds = get_args(get_type_hints(Config)["kind"])
+    if kind not in kinds:
+        raise InputError(f"There is no model '{kind}'{_nearest(kind, kinds)}")
+    model = config.model
+    if kind == "slds":
+        model = dataclasses.replace(model, dynamics="linear", emission_hidden=())
+    return dataclasses.replace(config, kind=kind, model=model)
 
 
-def _build_embedding(channels: int, hidden: tuple[int, ...], key: Key):
-    return MlpEmbedding(channels, hidden, key=key) if hidden else RawEmbedding()
+def with_setting(config: Config, setting: str) -> Config:
+    """`section.field=value` as on the command line; values are TOML, bare words are strings."""
+    key, separator, text = setting.partition("=")
+    if not separator:
+        raise InputError(f"A setting looks like training.steps=20000, not '{setting}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    nested: Any = value
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return merge(config, nested)
 
 
-def _feature_size(channels: int, hidden: tuple[int, ...]) -> int:
-    return hidden[-1] if hidden else 2 * channels
+def read_toml(path: Path, config: Config) -> Config:
+    """The settings of a TOML file on top of a config. `recipe.name` starts from that recipe."""
+    try:
+        settings = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    if "name" in settings.get("recipe", {}):
+        config = with_recipe(config, settings["recipe"]["name"])
+    if "kind" in settings:
+        config = with_kind(config, settings["kind"])
+    return merge(config, settings)
 
 
-def _build_dynamics(config: ModelConfig, context_size: int, key: Key):
-    K, L = config.regimes, config.state_size
-    noise = NOISES[config.dynamics_noise](
-        K if config.dynamics_noise_per_regime else 1,
-        L,
-        scale=config.dynamics_noise_start,
-        floor=config.dynamics_noise_floor,
-    )
-    shared = {"noise": noise, "residual": config.dynamics_residual, "key": key}
-    if config.dynamics == "linear":
-        return LinearDynamics(K, L, context_size, **shared)
-    if config.dynamics == "mlp":
-        return MlpDynamics(K, L, context_size, config.dynamics_hidden, **shared)
-    return GruDynamics(K, L, context_size, config.dynamics_hidden[0], **shared)
+def merge(base: Any, settings: dict[str, Any], where: str = "") -> Any:
+    """A copy of a config dataclass with some fields changed; a wrong name or type is refused."""
+    hints = get_type_hints(type(base))
+    changed = {}
+    for name, value in settings.items():
+        if name not in hints:
+            known = [f"{where}{known}" for known in hints]
+            raise InputError(f"Unknown setting '{where}{name}'{_nearest(where + name, known)}")
+        changed[name] = _convert(value, hints[name], getattr(base, name), f"{where}{name}")
+    return dataclasses.replace(base, **changed)
 
 
-def _build_switching(config: ModelConfig, channels: int, controls: int, stickiness, key: Key):
-    reads_u = config.switching_reads_u and controls > 0
-    if not (config.switching_reads_x or config.switching_reads_z or reads_u):
-        return ConstantSwitching(config.regimes, stickiness=stickiness)
-    return DrivenSwitching(
-        config.regimes,
-        feature_size=_feature_size(channels, config.embedding_hidden),
-        state_size=config.state_size,
-        control_size=controls,
-        hidden=config.switching_hidden,
-        stickiness=stickiness,
-        history=config.switching_history,
-        filters=config.switching_filters,
-        reads_x=config.switching_reads_x,
-        reads_z=config.switching_reads_z,
-        reads_u=reads_u,
-        key=key,
-    )
+def from_dict(settings: dict[str, Any]) -> Config:
+    """The inverse of dataclasses.asdict."""
+    return merge(Config(), settings)
+
+
+def _convert(value: Any, hint: Any, current: Any, where: str) -> Any:
+    origin, options = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise InputError(f"'{where}' is a section: set one of its fields, such as {where}.{fields(hint)[0].name}.")
+        return merge(current if isinstance(current, hint) else hint(), value, f"{where}.")
+    if origin is Literal:
+        if value not in options:
+            raise InputError(f"'{where}' can not be '{value}'{_nearest(str(value), options)}")
+        return value
+    if origin in (Union, UnionType):
+        if value is None and NoneType in options:
+            return None
+        return _convert(value, next(o for o in options if o is not NoneType), current, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"'{where}' must be a list, not '{value}'.")
+        return tuple(_convert(item, options[0], None, where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise InputError(f"'{where}' must be of type {hint.__name__}, not '{value}'.")
+    return value
+
+
+def _nearest(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, [str(one) for one in known], n=1, cutoff=0.4)
+    return f": did you mean '{found[0]}'?" if found else f"; there are {', '.join(map(str, known))}."

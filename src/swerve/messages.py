@@ -222,7 +222,10 @@ def _propagate(
     def step(message, frame):
         evidence, transition, on = frame
         joint = message + evidence
-        message = _logsumexp(joint[:, None] + _at(log_transition, transition), axis=0)
+        scores = joint[:, None] + _at(log_transition, transition)
+        # `_logsumexp` without its guards, which only derivatives need: XLA inlines small loop bodies on a CPU.
+        top = _finite(scores.max(axis=0))
+        message = jnp.log(jnp.exp(scores - top[None, :]).sum(axis=0)) + top
         message = message if on is None else jnp.where(on, message, joint)
         message = message - _finite(joint.max())
         return message, message
@@ -305,9 +308,7 @@ def _pair_factors(
     return before[:-1], after[1:]
 
 
-def _pairs(
-    messages: _Messages, log_transition: LogTransition, mask: FrameMask | None
-) -> Float[Array, "steps K K"]:
+def _pairs(messages: _Messages, log_transition: LogTransition, mask: FrameMask | None) -> Float[Array, "steps K K"]:
     before, after = _pair_factors(messages, mask)
     log_transition = log_transition if log_transition.ndim == 3 else log_transition[None]
     return jnp.exp(before[:, :, None] + log_transition + after[:, None, :])

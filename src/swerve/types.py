@@ -41,7 +41,7 @@ class Frames(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """One recording in its own units. NaN in `x` marks a missing value; `s` is the truth, for scoring only."""
+    """One recording in its own units. NaN in `x` is a missing value; `s` is the truth, for scoring only."""
 
     x: Float[np.ndarray, "T D"]
     u: Float[np.ndarray, "T U"] | None = None

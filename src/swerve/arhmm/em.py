@@ -102,9 +102,7 @@ def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
         log_initial=_log_normalized(statistics.initial + prior.pseudo_count),
         log_transition=_log_normalized(statistics.transitions + _transition_counts(model, prior)),
         weights=weights,
-        noise=model.noise.nearest(
-            scatter / jnp.maximum(statistics.weight, 1e-6)[:, None, None], floor=prior.floor
-        ),
+        noise=model.noise.nearest(scatter / jnp.maximum(statistics.weight, 1e-6)[:, None, None], floor=prior.floor),
         start_mean=model.start_mean,
         start_noise=model.start_noise,
     )
@@ -149,9 +147,7 @@ def run(
 
     nothing = jnp.zeros((), chunks.x.dtype)
     trace = jnp.full(max_iterations, jnp.nan, chunks.x.dtype)
-    run, _ = jax.lax.while_loop(
-        unfinished, iterate, (Run(start, nothing, nothing, trace, jnp.asarray(0)), start)
-    )
+    run, _ = jax.lax.while_loop(unfinished, iterate, (Run(start, nothing, nothing, trace, jnp.asarray(0)), start))
     return run
 
 
@@ -165,9 +161,7 @@ class _Rows(NamedTuple):
 
 def _rows(model: ArHmm, frames: Frames) -> _Rows:
     windows = jax.vmap(lambda x: lag_window(x, model.lags))(frames.x)
-    x, observed, window = (
-        array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.observed, windows)
-    )
+    x, observed, window = (array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.observed, windows))
     return _Rows(observed, window, residuals(model, x, window))
 
 

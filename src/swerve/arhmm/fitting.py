@@ -103,9 +103,7 @@ def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, in_tur
     """EM from every first model (leading axis R)."""
 
     def one(model):
-        return em.run(
-            model, chunks, prior, tolerance=tolerance, max_iterations=max_iterations, partial=partial
-        )
+        return em.run(model, chunks, prior, tolerance=tolerance, max_iterations=max_iterations, partial=partial)
 
     return jax.lax.map(one, first) if in_turn else jax.vmap(one)(first)
 
@@ -135,9 +133,7 @@ def _prior(options: ArHmmOptions, dtype) -> em.Prior:
 
 
 @partial(jax.jit, static_argnames=("regimes", "lags", "covariance"))
-def _prepare(
-    frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance
-) -> tuple[ArHmm, Frames]:
+def _prepare(frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance) -> tuple[ArHmm, Frames]:
     blank = _blank_model(frames, floor, regimes, lags, covariance)
     return blank, jax.vmap(carry_forward, in_axes=(0, None))(frames, blank.start_mean)
 
@@ -181,7 +177,8 @@ def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, 
     for restart, seed in enumerate(np.asarray(jax.random.bits(key, (restarts,)))):
         rng = np.random.default_rng(seed)
         some, window, usable = _excerpt(blank, filled, *_draw(filled, limit, rng), length=limit)
-        labels = starts.guess(*map(np.asarray, (some.x, window, usable)), blank.regimes, restart, rng)
+        x, window, usable = np.asarray(some.x), np.asarray(window), np.asarray(usable)
+        labels = starts.guess(x, window, usable, blank.regimes, restart, rng)
         models.append(_from_labels(blank, some, labels, prior))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 

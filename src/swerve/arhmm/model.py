@@ -90,16 +90,12 @@ def lag_window(x: Float[Array, "T D"], lags: int) -> Float[Array, "T P"]:
     return jnp.concatenate([*past, jnp.ones_like(x[:, :1])], axis=-1)
 
 
-def residuals(
-    model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]
-) -> Float[Array, "rows K D"]:
+def residuals(model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]) -> Float[Array, "rows K D"]:
     """x_t - W_k window_t."""
     return x[:, None] - einsum("kdp,tp->tkd", model.weights, window)
 
 
-def with_start(
-    model: ArHmm, evidence: Float[Array, "T K"], filled: Frames, *, partial: bool
-) -> Float[Array, "T K"]:
+def with_start(model: ArHmm, evidence: Float[Array, "T K"], filled: Frames, *, partial: bool) -> Float[Array, "T K"]:
     """Where there are lags, the first frame's evidence is that of the start distribution."""
     if model.lags == 0:
         return evidence

@@ -39,9 +39,7 @@ class AbstractNoise(eqx.Module):
         """E[e | e_o]: the residual itself where it was observed, its conditional mean elsewhere."""
 
     @abstractmethod
-    def lost(
-        self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool
-    ) -> Float[Array, "K D D"]:
+    def lost(self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool) -> Float[Array, "K D D"]:
         """sum_t w_tk Cov[e | e_o]: the covariance that `complete` leaves out."""
 
     @abstractmethod
@@ -73,9 +71,7 @@ class DiagonalNoise(AbstractNoise):
         """A missing channel is expected to be where the regime predicts it."""
         return jnp.where(observed[:, None], residual, 0.0)
 
-    def lost(
-        self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool
-    ) -> Float[Array, "K D D"]:
+    def lost(self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool) -> Float[Array, "K D D"]:
         """A missing channel keeps its whole variance."""
         missing_weight = einsum("tk,td->kd", weights, 1.0 - observed.astype(weights.dtype))
         return jax.vmap(jnp.diag)(missing_weight * self.variance)
@@ -114,9 +110,7 @@ class FullNoise(AbstractNoise):
         predicted = einsum("kde,tkef,tkf->tkd", self.covariance, precision, residual)
         return jnp.where(observed[:, None], residual, predicted)
 
-    def lost(
-        self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool
-    ) -> Float[Array, "K D D"]:
+    def lost(self, weights: Float[Array, "T K"], observed: Bool[Array, "T D"], partial: bool) -> Float[Array, "K D D"]:
         """sum_t w_tk (Q - Q_:o Q_oo^-1 Q_o:)."""
         if not partial:
             return jnp.zeros_like(self.covariance)

@@ -45,11 +45,9 @@ def cluster_frames(
     features = np.concatenate([x, difference], axis=-1)[usable]
     features = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-6)
     labels = np.full(usable.shape, NO_REGIME, np.int32)
-    k_means = KMeans(regimes, n_init=1, random_state=int(rng.integers(2**31)))
+    k_means = KMeans(regimes, n_init="auto", random_state=int(rng.integers(2**31)))  # auto: one k-means++ start
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # fewer distinct frames than regimes: no harm here
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct frames than regimes: no harm here
         labels[usable] = k_means.fit_predict(features)
     return labels
 
@@ -131,8 +129,8 @@ def _spread_out(blocks: _Blocks, regimes: int, rng: np.random.Generator):
     """K blocks' own regressions, each drawn in proportion to the loss that it would save (k-means++)."""
     own = blocks.own_regressions()
     own_loss = blocks.power - np.sum(blocks.cross * own, axis=(1, 2))
-    chosen = [rng.integers(len(own))]
+    chosen = [int(rng.integers(len(own)))]
     for _ in range(regimes - 1):
         saved = np.maximum(blocks.losses(own[chosen]).min(axis=1) - own_loss, 0) + 1e-12
-        chosen.append(rng.choice(len(own), p=saved / saved.sum()))
+        chosen.append(int(rng.choice(len(own), p=saved / saved.sum())))
     return own[chosen]

@@ -89,9 +89,7 @@ def _beside(
     if array is None:
         return None
     if array.ndim != len(frames) + extra_axes or array.shape[: len(frames)] != frames:
-        raise InputError(
-            f'{path}: array "{key}" of shape {array.shape} does not fit the {frames} frames of "x".'
-        )
+        raise InputError(f'{path}: array "{key}" of shape {array.shape} does not fit the {frames} frames of "x".')
     return array
 
 

@@ -108,9 +108,7 @@ def _names(path: Path, cells: list[str]) -> tuple[str, ...]:
 def _columns(path: Path, rows: list[Row], expected: int) -> list[tuple[str, ...]]:
     for row in rows:
         if len(row.cells) != expected:
-            raise InputError(
-                f"{path}, line {row.line}: {len(row.cells)} columns where line 1 has {expected}."
-            )
+            raise InputError(f"{path}, line {row.line}: {len(row.cells)} columns where line 1 has {expected}.")
     return list(zip(*(row.cells for row in rows), strict=True))
 
 
@@ -118,9 +116,7 @@ def _numbers(path: Path, name: str, cells: tuple[str, ...], rows: list[Row]) -> 
     try:
         numbers = np.fromiter(map(float, cells), float, len(cells))
     except ValueError:
-        numbers = np.array(
-            [_number(path, name, cell, row.line) for cell, row in zip(cells, rows, strict=True)]
-        )
+        numbers = np.array([_number(path, name, cell, row.line) for cell, row in zip(cells, rows, strict=True)])
     infinite = np.isinf(numbers)
     if infinite.any():
         line = rows[int(np.argmax(infinite))].line

@@ -45,9 +45,7 @@ def draw_paths(n: int, rng: np.random.Generator, *, length: int) -> Paths:
         missing -= int(inside.sum())
     if not found:
         return Paths(np.empty((0, length, 2)), np.empty((0, length), dtype=np.int32))
-    return Paths(
-        np.concatenate([paths.positions for paths in found]), np.concatenate([paths.s for paths in found])
-    )
+    return Paths(np.concatenate([paths.positions for paths in found]), np.concatenate([paths.s for paths in found]))
 
 
 def _propose(n: int, rng: np.random.Generator, *, length: int) -> Paths:

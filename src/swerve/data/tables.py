@@ -71,9 +71,7 @@ def read(
 
 
 def _files(paths: Iterable[str | Path]) -> list[Path]:
-    files = [
-        file for path in map(Path, paths) for file in (_data_files_in(path) if path.is_dir() else [path])
-    ]
+    files = [file for path in map(Path, paths) for file in (_data_files_in(path) if path.is_dir() else [path])]
     if not files:
         raise InputError("No data file was given.")
     for file in files:

@@ -83,9 +83,7 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
 
 
-def split_validation(
-    series: Sequence[Series], fraction: float, seed: int
-) -> tuple[list[Series], list[Series]]:
+def split_validation(series: Sequence[Series], fraction: float, seed: int) -> tuple[list[Series], list[Series]]:
     """(training, validation) without a frame in common; windows, which may overlap, are cut afterwards.
 
     Whole recordings, drawn at random, where there are at least five; otherwise the last `fraction` of each.

@@ -68,9 +68,7 @@ def _relabelling(confusion: Confusion, rows: Labels, columns: Labels) -> Relabel
 
 def _check_lengths(predicted: Sequence[Labels], truth: Sequence[Labels]) -> None:
     if len(predicted) != len(truth):
-        raise ValueError(
-            f"{len(predicted)} predicted sequences can not be scored against {len(truth)} true ones"
-        )
+        raise ValueError(f"{len(predicted)} predicted sequences can not be scored against {len(truth)} true ones")
     for i, (one, other) in enumerate(zip(predicted, truth, strict=True)):
         if len(one) != len(other):
             raise ValueError(f"sequence {i} has {len(one)} predicted labels but {len(other)} true ones")

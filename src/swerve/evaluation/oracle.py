@@ -71,9 +71,7 @@ class Candidates(NamedTuple):
     v: Float[np.ndarray, "n R"]
 
 
-def fit_bouncing_ball(
-    x: Float[np.ndarray, "N T 1"], *, walls: float = 10.0, max_speed: float = 0.5
-) -> BallFit:
+def fit_bouncing_ball(x: Float[np.ndarray, "N T 1"], *, walls: float = 10.0, max_speed: float = 0.5) -> BallFit:
     """The most likely course of every sequence under Gaussian noise of any size; NaN frames do not count.
 
     x can not show a turn before the first step, so the first regime is taken to be the second one.

@@ -27,7 +27,14 @@ class LinearDynamics(AbstractDynamics):
     residual: bool = eqx.field(static=True)
 
     def __init__(
-        self, regimes: int, state_size: int, context_size: int, *, noise: AbstractNoise, residual: bool, key: Key
+        self,
+        regimes: int,
+        state_size: int,
+        context_size: int,
+        *,
+        noise: AbstractNoise,
+        residual: bool,
+        key: Key,
     ):
         matrix_key, offset_key = jax.random.split(key)
         bound = (0.02 if residual else 1.0) / jnp.sqrt(state_size + context_size)
@@ -110,12 +117,8 @@ class GruDynamics(AbstractDynamics):
         key: Key,
     ):
         cell_key, readout_key = jax.random.split(key)
-        self.cells = _stacked(
-            lambda *, key: Gru(state_size + context_size, hidden, key=key), regimes, key=cell_key
-        )
-        self.readouts = _stacked(
-            lambda *, key: eqx.nn.Linear(hidden, state_size, key=key), regimes, key=readout_key
-        )
+        self.cells = _stacked(lambda *, key: Gru(state_size + context_size, hidden, key=key), regimes, key=cell_key)
+        self.readouts = _stacked(lambda *, key: eqx.nn.Linear(hidden, state_size, key=key), regimes, key=readout_key)
         self.noise = noise
         self.residual = residual
 

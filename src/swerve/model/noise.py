@@ -16,9 +16,7 @@ class AbstractNoise(eqx.Module):
     """N(0, C_k) for k = 1..K, or one C shared by all regimes (leading size 1)."""
 
     @abstractmethod
-    def log_prob(
-        self, residual: Float[Array, "K N"], observed: Bool[Array, " N"] | None = None
-    ) -> Float[Array, " K"]:
+    def log_prob(self, residual: Float[Array, "K N"], observed: Bool[Array, " N"] | None = None) -> Float[Array, " K"]:
         """log N(residual_k; 0, C_k) over the observed entries; the others are integrated out."""
 
     @abstractmethod

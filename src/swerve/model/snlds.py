@@ -1,7 +1,8 @@
 """The switching nonlinear dynamical system, assembled from its parts.
 
 p(x, z, s) = p(s_1) p(z_1|s_1) p(x_1|z_1)
-             prod_t p(s_t | s_{t-1}, [x_{t-1}], [z_{t-1}], [u_t]) p(z_t | z_{t-1}, s_t, [x_{t-1}], [u_t]) p(x_t | z_t, [s_t])
+             prod_t p(s_t | s_{t-1}, [x_{t-1}], [z_{t-1}], [u_t])
+                    p(z_t | z_{t-1}, s_t, [x_{t-1}], [u_t]) p(x_t | z_t, [s_t])
 
 Edges in brackets are options. A switching *linear* system is this class with linear parts.
 """
@@ -18,7 +19,6 @@ from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
 from swerve.networks import SCAN_UNROLL
 from swerve.types import Frames, Key, LogInitial, LogTransition
-
 
 FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
 

@@ -76,17 +76,13 @@ def _document(title: str, body: str) -> str:
 
 
 def _summary(summary: Sequence[tuple[str, str | Number]]) -> str:
-    entries = [
-        f"<div><dt>{escape(name)}</dt><dd>{escape(_text(value))}</dd></div>" for name, value in summary
-    ]
+    entries = [f"<div><dt>{escape(name)}</dt><dd>{escape(_text(value))}</dd></div>" for name, value in summary]
     return f'<dl class="summary">{"".join(entries)}</dl>' if entries else ""
 
 
 def _warnings(warnings: Sequence[str]) -> str:
     entries = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
-    return (
-        f'<aside class="warnings"><strong>Please note</strong><ul>{entries}</ul></aside>' if entries else ""
-    )
+    return f'<aside class="warnings"><strong>Please note</strong><ul>{entries}</ul></aside>' if entries else ""
 
 
 def _scores(scores: Mapping[str, Mapping[str, Cell]]) -> str:

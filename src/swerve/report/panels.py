@@ -41,9 +41,7 @@ def draw_channel(axes: Axes, values: Float[np.ndarray, " T"], *, behind: bool = 
     shade_spans(axes, true_spans(~finite))
 
 
-def draw_reconstruction(
-    axes: Axes, mean: Float[np.ndarray, " T"], std: Float[np.ndarray, " T"] | None = None
-) -> None:
+def draw_reconstruction(axes: Axes, mean: Float[np.ndarray, " T"], std: Float[np.ndarray, " T"] | None = None) -> None:
     """The model's line over the observed one, with a band of two standard deviations."""
     if std is not None:
         band = {"color": INK, "alpha": 0.13, "linewidth": 0, "label": "± 2 std"}
@@ -88,17 +86,13 @@ def draw_ribbon(
     return _draw_cells(axes, on_white[:, None], title)
 
 
-def draw_marginals(
-    axes: Axes, probabilities: Float[np.ndarray, "T K"], title: str, colormap: Colormap
-) -> AxesImage:
+def draw_marginals(axes: Axes, probabilities: Float[np.ndarray, "T K"], title: str, colormap: Colormap) -> AxesImage:
     """K rows by T frames, lighter for more probable, with each regime's colour at the left of its row."""
     image = _draw_cells(axes, probabilities, title, cmap=colormap, vmin=0, vmax=1)
     axes.yaxis.set_major_locator(whole_numbers(6))
     axes.tick_params(axis="y", length=0, pad=11)
     keys = axes.inset_axes((-0.011, 0, 0.007, 1))
-    keys.imshow(
-        regime_colors(np.arange(probabilities.shape[1]))[:, None], aspect="auto", interpolation="nearest"
-    )
+    keys.imshow(regime_colors(np.arange(probabilities.shape[1]))[:, None], aspect="auto", interpolation="nearest")
     keys.set_axis_off()
     return image
 
@@ -115,9 +109,7 @@ def draw_path(axes: Axes, x: Float[np.ndarray, "T 2"], labels: Int[np.ndarray, "
     colors = regime_colors(labels)
     steps = np.stack([x[:-1], x[1:]], axis=1)
     seen = np.isfinite(steps).all(axis=(1, 2))
-    axes.add_collection(
-        LineCollection(list(steps[seen]), colors=colors[1:][seen], linewidths=1.8, capstyle="round")
-    )
+    axes.add_collection(LineCollection(list(steps[seen]), colors=colors[1:][seen], linewidths=1.8, capstyle="round"))
     whole = np.asarray(np.isfinite(x).all(axis=1))
     lone, first = _lone(whole), np.flatnonzero(whole)[:1]
     axes.scatter(*x[first].T, s=50, facecolor="white", edgecolor=INK, zorder=3)
@@ -168,9 +160,7 @@ def _draw_cells(axes: Axes, cells: Float[np.ndarray, "T rows *rgb"], title: str,
     block = -(-len(cells) // MOST_COLUMNS)
     pooled = np.ma.masked_invalid(_blocks(cells, block)).mean(axis=1)
     extent = (-0.5, len(pooled) * block - 0.5, cells.shape[1] - 0.5, -0.5)
-    return axes.imshow(
-        np.ma.swapaxes(pooled, 0, 1), aspect="auto", extent=extent, interpolation="nearest", **look
-    )
+    return axes.imshow(np.ma.swapaxes(pooled, 0, 1), aspect="auto", extent=extent, interpolation="nearest", **look)
 
 
 def _blocks(cells: Float[np.ndarray, "T *rest"], size: int) -> Float[np.ndarray, "blocks size *rest"]:

@@ -126,9 +126,7 @@ def _series_heights(channels: int, reconstructed: bool) -> list[float]:
     return [max(0.62, min(2.0, 3.0 / channels))] * channels
 
 
-def _time_column(
-    figure: Figure, heights: Sequence[float], *, beside: bool = False
-) -> tuple[list[Axes], Axes | None]:
+def _time_column(figure: Figure, heights: Sequence[float], *, beside: bool = False) -> tuple[list[Axes], Axes | None]:
     """Panels on one time axis, and one square panel at their right when asked for."""
     widths = [1.75, 1] if beside else [1]
     grid = GridSpec(len(heights), len(widths), figure, height_ratios=heights, width_ratios=widths)

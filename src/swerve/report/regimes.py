@@ -24,9 +24,7 @@ def regime_cards(labels: Sequence[Int[np.ndarray, "_"]], regimes: int, *, title:
     top, cards = max(2.6, 0.27 * regimes + 0.7), 1.75 * rows
     figure = new_figure(top + cards + 0.6, title)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[top, cards]).flat
-    share_axes, successor_axes = above.subplots(
-        1, 2, width_ratios=[1.5 if regimes <= _MOST_NUMBERED else 1, 1]
-    )
+    share_axes, successor_axes = above.subplots(1, 2, width_ratios=[1.5 if regimes <= _MOST_NUMBERED else 1, 1])
     _draw_shares(share_axes, np.array([spells[k].sum() if k in spells else 0 for k in range(regimes)]))
     _draw_successors(successor_axes, successor_shares(labels, regimes))
     _draw_durations(list(below.subplots(rows, per_row, squeeze=False).flat), spells, shown)
@@ -62,9 +60,7 @@ def _draw_shares(axes: Axes, frames: Int[np.ndarray, " K"]) -> None:
     axes.barh(range(len(frames)), shares, height=0.7, color=regime_colors(np.arange(len(frames))))
     for regime, share in enumerate(shares):
         text = f"{100 * share:.1f}%" if share else "not used"
-        axes.text(
-            share + 0.015 * shares.max(), regime, text, va="center", fontsize=9, color=INK if share else MUTED
-        )
+        axes.text(share + 0.015 * shares.max(), regime, text, va="center", fontsize=9, color=INK if share else MUTED)
     axes.set(ylim=(len(frames) - 0.4, -0.6), xlim=(0, min(1.0, shares.max()) * 1.2))
     axes.set_yticks(range(len(frames)), [f"regime {regime}" for regime in range(len(frames))])
     axes.xaxis.set_major_formatter(_percent)
@@ -92,9 +88,7 @@ def _draw_successors(axes: Axes, shares: Float[np.ndarray, "K K"]) -> None:
             axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5, color=color)
 
 
-def _draw_durations(
-    panels: Sequence[Axes], spells: dict[int, Int[np.ndarray, " n"]], shown: list[int]
-) -> None:
+def _draw_durations(panels: Sequence[Axes], spells: dict[int, Int[np.ndarray, " n"]], shown: list[int]) -> None:
     colors = regime_colors(np.array(shown, dtype=int))
     for axes, regime, color in zip(panels, shown, colors, strict=False):
         lengths = spells[regime]

@@ -115,9 +115,7 @@ def _draw_progress(
     _name_steps(axes)
 
 
-def _draw_bounds(
-    axes: Axes, step: Int[np.ndarray, " S"], bound: Float[np.ndarray, "R S"], chosen: int
-) -> None:
+def _draw_bounds(axes: Axes, step: Int[np.ndarray, " S"], bound: Float[np.ndarray, "R S"], chosen: int) -> None:
     _draw_restarts(axes, step, bound, chosen)
     lowest, highest = _shown_range(bound)
     last = [np.flatnonzero(np.isfinite(row))[-1:] for row in bound]

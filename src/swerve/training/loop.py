@@ -19,7 +19,7 @@ from swerve.types import Frames
 DIVERGED_AFTER = 100  # updates in a row that were not finite
 
 
-class TrainingDiverged(InputError):
+class TrainingDivergedError(InputError):
     """Every restart diverged."""
 
 
@@ -79,6 +79,8 @@ class Report:
     regimes_in_use: list[float]
     steps_per_second: float
     messages: list[str]
+    system: System
+    """The best restart's parameters as they are now."""
 
     @property
     def best(self) -> int:
@@ -131,9 +133,7 @@ def train(
     for step in [s for s in stops if s > position]:
         began = time.perf_counter()
         living = axis.pick(restarts, np.array(run.alive))
-        run.states = axis.advance_all(
-            run.states, data, living, steps=step - position, batch_size=plan.batch_size
-        )
+        run.states = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
         held_out = axis.evaluate_all(run.states, validation)
         run.history.record(step, run.alive, total, held_out)
         messages = _retire_diverged(run, held_out, total)
@@ -142,7 +142,7 @@ def train(
         if checkpoint is not None:
             _save(checkpoint, run, total)
         if not run.alive:
-            raise TrainingDiverged(_all_diverged(checkpoint))
+            raise TrainingDivergedError(_all_diverged(checkpoint))
         on_report(_report(run, plan, step, total, (step - position) / (time.perf_counter() - began), messages))
         position = step
         if step < plan.steps and should_stop():
@@ -221,6 +221,7 @@ def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, mess
         regimes_in_use=run.history.latest("regimes_in_use", run.alive).tolist(),
         steps_per_second=rate,
         messages=messages,
+        system=axis.pick(run.states.system, int(np.nanargmax(run.history.latest("bound", run.alive)))),
     )
 
 
@@ -234,6 +235,6 @@ def _resume(path: Path, states: TrainState) -> _Progress:
         raise InputError(f"{path} belongs to a run with {about.get('restarts')} restarts, not {total}.")
     alive = about["alive"]
     if not alive:
-        raise TrainingDiverged(_all_diverged(path))
+        raise TrainingDivergedError(_all_diverged(path))
     restored, _ = load_tree(path, axis.pick(states, np.arange(len(alive))))
     return _Progress(jax.tree.map(jnp.asarray, restored), alive, History(**about["history"]))

@@ -53,11 +53,14 @@ class TrainingData(NamedTuple):
 
 def start(system: System) -> TrainState:
     """A fresh state around the given parameters."""
+    system = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), system)  # a weak type would compile all twice
     step, skipped, in_a_row = (jnp.zeros((), jnp.int32) for _ in range(3))  # donated: they must not alias
     return TrainState(system, ADAM.init(system), step, skipped, in_a_row)
 
 
-def batch_loss(system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Key) -> Float[Array, ""]:
+def batch_loss(
+    system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Key
+) -> Float[Array, ""]:
     """Minus the objective: terms summed over time, averaged over the batch."""
     terms = jax.vmap(lambda f, g, k: sequence_terms(system.model, system.posterior, f, bent, g, key=k))(
         frames, guide, keys
@@ -99,9 +102,7 @@ def hide_frames(frames: Frames, rate: Float[Array, ""], *, key: Key) -> Frames:
 
 def _advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int) -> TrainState:
     with jax.default_matmul_precision("highest"):
-        return jax.lax.scan(
-            lambda s, _: (update(s, data, restart, batch_size), None), state, None, length=steps
-        )[0]
+        return jax.lax.scan(lambda s, _: (update(s, data, restart, batch_size), None), state, None, length=steps)[0]
 
 
 @partial(jax.jit, static_argnames=("steps", "batch_size"), donate_argnames="state")
@@ -132,9 +133,9 @@ class HeldOut(NamedTuple):
 def _evaluate(system: System, frames: Frames) -> HeldOut:
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     with jax.default_matmul_precision("highest"):
-        terms: Terms = jax.vmap(
-            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k)
-        )(frames, keys)
+        terms: Terms = jax.vmap(lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k))(
+            frames, keys
+        )
     count = terms.frames.sum()
     return HeldOut(
         bound=terms.elbo.sum() / count,

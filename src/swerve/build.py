@@ -1,0 +1,130 @@
+"""The one place where names in a config become classes."""
+
+import jax
+import jax.numpy as jnp
+
+from swerve.config import ModelConfig, PosteriorConfig
+from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
+from swerve.model.embedding import MlpEmbedding, RawEmbedding
+from swerve.model.emission import MlpEmission
+from swerve.model.initial import Initial
+from swerve.model.noise import DiagonalNoise, FullNoise
+from swerve.model.snlds import FORBIDDEN, Snlds
+from swerve.model.switching import ConstantSwitching, DrivenSwitching
+from swerve.networks import Gru, Lstm
+from swerve.posterior import Posterior, Start
+from swerve.training.step import System
+from swerve.types import Key
+
+NOISES = {"diagonal": DiagonalNoise, "full": FullNoise}
+CELLS = {"gru": Gru, "lstm": Lstm}
+
+
+def build_system(
+    model: ModelConfig,
+    posterior: PosteriorConfig,
+    *,
+    channels: int,
+    controls: int,
+    stickiness,
+    allowed,
+    key: Key,
+) -> System:
+    """A model and posterior with fresh parameters."""
+    model_key, posterior_key = jax.random.split(key)
+    snlds = build_model(
+        model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
+    )
+    return System(snlds, build_posterior(posterior, model, channels=channels, controls=controls, key=posterior_key))
+
+
+def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
+    """p(x, z, s) with fresh parameters."""
+    embedding_key, dynamics_key, emission_key, switching_key = jax.random.split(key, 4)
+    K, L = config.regimes, config.state_size
+    reads_u = config.dynamics_reads_u and controls > 0
+    return Snlds(
+        initial=Initial(K, L, floor=config.dynamics_noise_floor),
+        dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
+        switching=_build_switching(config, channels, controls, stickiness, switching_key),
+        emission=MlpEmission(
+            K if config.emission_reads_s else 1,
+            L,
+            channels,
+            config.emission_hidden,
+            noise=NOISES[config.emission_noise](
+                1, channels, scale=config.emission_noise_start, floor=config.emission_noise_floor
+            ),
+            key=emission_key,
+        ),
+        embedding=_build_embedding(channels, config.embedding_hidden, embedding_key),
+        log_allowed=jnp.where(jnp.arange(K) < allowed, 0.0, FORBIDDEN),
+        dynamics_reads_x=config.dynamics_reads_x,
+        dynamics_reads_u=reads_u,
+    )
+
+
+def build_posterior(
+    config: PosteriorConfig, model: ModelConfig, *, channels: int, controls: int, key: Key
+) -> Posterior:
+    """q(z | x) with fresh parameters."""
+    embedding_key, rest_key = jax.random.split(key)
+    hidden = model.embedding_hidden if config.shares_embedding else config.embedding_hidden
+    return Posterior(
+        CELLS[config.cell],
+        embedding=None if config.shares_embedding else _build_embedding(channels, hidden, embedding_key),
+        feature_size=_feature_size(channels, hidden),
+        channels=channels,
+        control_size=controls,
+        state_size=model.state_size,
+        encoder_size=config.encoder_size,
+        causal_size=config.causal_size,
+        regimes=model.regimes,
+        start=Start(config.start),
+        initial_scale=config.initial_scale,
+        key=rest_key,
+    )
+
+
+def _build_embedding(channels: int, hidden: tuple[int, ...], key: Key):
+    return MlpEmbedding(channels, hidden, key=key) if hidden else RawEmbedding()
+
+
+def _feature_size(channels: int, hidden: tuple[int, ...]) -> int:
+    return hidden[-1] if hidden else 2 * channels
+
+
+def _build_dynamics(config: ModelConfig, context_size: int, key: Key):
+    K, L = config.regimes, config.state_size
+    noise = NOISES[config.dynamics_noise](
+        K if config.dynamics_noise_per_regime else 1,
+        L,
+        scale=config.dynamics_noise_start,
+        floor=config.dynamics_noise_floor,
+    )
+    shared = {"noise": noise, "residual": config.dynamics_residual, "key": key}
+    if config.dynamics == "linear":
+        return LinearDynamics(K, L, context_size, **shared)
+    if config.dynamics == "mlp":
+        return MlpDynamics(K, L, context_size, config.dynamics_hidden, **shared)
+    return GruDynamics(K, L, context_size, config.dynamics_hidden[0], **shared)
+
+
+def _build_switching(config: ModelConfig, channels: int, controls: int, stickiness, key: Key):
+    reads_u = config.switching_reads_u and controls > 0
+    if not (config.switching_reads_x or config.switching_reads_z or reads_u):
+        return ConstantSwitching(config.regimes, stickiness=stickiness)
+    return DrivenSwitching(
+        config.regimes,
+        feature_size=_feature_size(channels, config.embedding_hidden),
+        state_size=config.state_size,
+        control_size=controls,
+        hidden=config.switching_hidden,
+        stickiness=stickiness,
+        history=config.switching_history,
+        filters=config.switching_filters,
+        reads_x=config.switching_reads_x,
+        reads_z=config.switching_reads_z,
+        reads_u=reads_u,
+        key=key,
+    )

@@ -1,0 +1,249 @@
+"""The command line. Every command is a thin wrapper around the Python API."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from swerve import api, demo, display, reporting, reproduce
+from swerve import run as runs
+from swerve.config import RECIPES
+from swerve.data import bouncing_ball, dubins, tables
+from swerve.data.columns import names_of
+from swerve.errors import InputError
+from swerve.evaluation.scores import score
+from swerve.training.checkpoint import write_atomically, write_json
+from swerve.types import Segmentation, Series
+
+app = typer.Typer(
+    name="swerve",
+    help="Swerve finds the regimes in time series: it learns how each regime moves and labels every frame.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Data = Annotated[
+    list[Path], typer.Argument(help="CSV, TSV, NPZ or NPY files, or folders of them: one recording per file.")
+]
+SequenceColumn = Annotated[
+    str | None, typer.Option(help="Column that tells recordings apart when one file holds several.")
+]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of true regimes: for scoring, never for training.")]
+ControlColumn = Annotated[list[str] | None, typer.Option(help="Column that drives the system; may be repeated.")]
+
+
+@app.command("demo")
+def demo_command(
+    seed: Annotated[int, typer.Option(help="Seed of the model's restarts; the data stay the same.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the run, the scores and the report go.")] = Path("runs/demo"),
+) -> None:
+    """Trains on the bouncing ball, prints scores beside the oracle's and the AR-HMM's, writes a report page."""
+    demo.run(seed, out)
+
+
+@app.command()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the run; it must not hold another one.")],
+    regimes: Annotated[int, typer.Option("--regimes", "-k", help="Most regimes to use.")] = 3,
+    model: Annotated[
+        str, typer.Option(help="snlds: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state.")
+    ] = "snlds",
+    recipe: Annotated[str, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = "default",
+    restarts: Annotated[int | None, typer.Option(help="Tries; the best held-out bound wins.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed and data give the same model.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting, as in `--set training.steps=20000`; repeatable."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    sequence_column: SequenceColumn = None,
+    label_column: LabelColumn = None,
+    control_column: ControlColumn = None,
+) -> None:
+    """Finds regimes in recordings without labels and keeps the model in a folder.
+
+    Example: `swerve fit walk1.csv walk2.csv --regimes 3 --out runs/walks`. Empty cells and NaN are missing values.
+    Ctrl-C saves; `--resume` goes on to the same result.
+    """
+    series = _read(data, sequence_column, label_column, control_column)
+    config = api.make_config(regimes, model, recipe, restarts, None, seed, settings or ())
+    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
+        fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
+    shown = series[: reporting.EXAMPLES]
+    inferred = fitted.infer(shown)
+    reporting.save_examples(out, shown, inferred)
+    for name, value in reporting.summary(fitted, inferred):
+        display.console.print(f"{name:>18}  {value}", highlight=False)
+    for warning in reporting.warnings(fitted, inferred):
+        display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
+    display.console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
+
+
+@app.command()
+def segment(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the labels.")],
+    samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
+    viterbi: Annotated[
+        bool,
+        typer.Option("--viterbi", help="The most probable path instead of each frame's most probable regime."),
+    ] = False,
+    sequence_column: SequenceColumn = None,
+    label_column: LabelColumn = None,
+    control_column: ControlColumn = None,
+) -> None:
+    """Labels every frame of recordings, new or old, with a fitted model.
+
+    Writes NAME.csv (frame, regime, a probability per regime) for each recording and change_points.json.
+    """
+    fitted = runs.load(run)
+    series = _read(data, sequence_column, label_column, control_column)
+    if samples < 1:
+        raise InputError(f"--samples must be at least 1, not {samples}.")
+    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    out.mkdir(parents=True, exist_ok=True)
+    for one in found:
+        write_atomically(out / f"{_file_name(one.name)}.csv", _labels_csv(one))
+    write_json(out / "change_points.json", {one.name: one.change_points.tolist() for one in found})
+    switches = sum(len(one.change_points) for one in found)
+    display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+
+
+@app.command()
+def evaluate(
+    labels: Annotated[Path, typer.Argument(help="CSV of labels, or a folder written by `swerve segment`.")],
+    truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes, in the same order or by name.")],
+    label_column: Annotated[str, typer.Option(help="Column (or NPZ array) with the true regimes.")] = "s",
+    sequence_column: SequenceColumn = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Scores a segmentation against the truth: frame F1, switch F1, NMI, ARI (docs/scores.md)."""
+    true = {one.name: one.s for one in tables.read(truth, sequence_column=sequence_column, label_column=label_column)}
+    predicted = _read_labels(labels)
+    pairs = _pair(predicted, true, truth)
+    scores = score([p for p, _ in pairs], [t for _, t in pairs]).as_dict()
+    if as_json:
+        print(json.dumps(scores, indent=2))
+    else:
+        display.print_scores({str(labels): scores}, f"{len(pairs)} recordings, percent")
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Annotated[
+        list[Path] | None, typer.Argument(help="Recordings to show; by default some it was fitted to.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write; by default into the run's folder.")] = None,
+    sequence_column: SequenceColumn = None,
+    label_column: LabelColumn = None,
+    control_column: ControlColumn = None,
+) -> None:
+    """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
+    fitted = runs.load(run)
+    if data:
+        series = _read(data, sequence_column, label_column, control_column)
+        inferred = fitted.infer(series)
+    else:
+        series, inferred = reporting.load_examples(run, fitted.columns)
+    page = reporting.write_report(out or run, fitted, series, inferred, title=f"Swerve: {run.name}")
+    display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
+
+
+BOARDS = {"bouncing-ball": bouncing_ball.generate, "dubins-positions": dubins.positions}
+
+
+@app.command()
+def generate(
+    board: Annotated[str, typer.Argument(help=f"One of {', '.join(BOARDS)}.")],
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .npz.")],
+    sequences: Annotated[int, typer.Option(help="How many.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
+    noise: Annotated[float | None, typer.Option(help="Observation noise; each board has its own default.")] = None,
+) -> None:
+    """Writes a synthetic board with known regimes (column `s`); definitions in docs/boards.md."""
+    if board not in BOARDS:
+        raise InputError(f"There is no board '{board}'; there are {', '.join(BOARDS)}.")
+    if sequences < 1:
+        raise InputError(f"--sequences must be at least 1, not {sequences}.")
+    options = {} if noise is None else {"noise": noise}
+    series = BOARDS[board](sequences, seed=seed, **options).series()
+    writers = {".csv": tables.write_csv, ".npz": tables.write_npz}
+    if out.suffix not in writers:
+        raise InputError(f"{out} must end in .csv or .npz.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    writers[out.suffix](out, series)
+    display.console.print(f"Wrote {len(series)} recordings of {len(series[0])} frames to {out}.")
+
+
+@app.command("reproduce")
+def reproduce_command(
+    name: Annotated[str, typer.Argument(help="Folder under experiments/, such as bouncing-ball.")],
+    show: Annotated[bool, typer.Option("--show", help="Print the stored results without running anything.")] = False,
+    row: Annotated[str | None, typer.Option(help="Only the rows whose name contains this.")] = None,
+    experiments: Annotated[Path, typer.Option(help="The folder of experiments.")] = Path("experiments"),
+) -> None:
+    """Runs an experiment of the table and stores scores, config, seeds, versions and commit as JSON."""
+    reproduce.run(name, experiments, show=show, row=row)
+
+
+def _read(data: list[Path], sequence: str | None, label: str | None, controls: list[str] | None) -> list[Series]:
+    return tables.read(data, sequence_column=sequence, label_column=label, control_columns=controls or ())
+
+
+def _file_name(name: str) -> str:
+    """A recording's name as a file name: nothing that could leave the folder."""
+    return "".join(c if c.isalnum() or c in "-_.[]" else "_" for c in name).lstrip(".") or "recording"
+
+
+def _labels_csv(one: Segmentation) -> bytes:
+    header = ",".join(["frame", "regime", *(f"p{k}" for k in range(one.probabilities.shape[1]))])
+    rows = (
+        f"{t},{label}," + ",".join(f"{p:.6f}" for p in probabilities)
+        for t, (label, probabilities) in enumerate(zip(one.labels, one.probabilities, strict=True))
+    )
+    return "\n".join([header, *rows, ""]).encode()
+
+
+def _read_labels(path: Path) -> dict[str, np.ndarray]:
+    files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    labels = {}
+    for one in tables.read(files):
+        names = names_of(one)
+        if "regime" not in names:
+            raise InputError(f"{path} has no column 'regime': give a file or folder written by swerve segment.")
+        labels[one.name] = one.x[:, names.index("regime")].astype(int)
+    return labels
+
+
+def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], where: Path):
+    if len(predicted) == len(true) == 1:
+        true = dict(zip(predicted, true.values(), strict=True))
+    pairs = []
+    for name, labels in predicted.items():
+        truth = true.get(name)
+        if truth is None:
+            raise InputError(f"{where} has no true regimes for the recording '{name}'.")
+        if len(truth) != len(labels):
+            raise InputError(f"'{name}' has {len(labels)} labels but {len(truth)} true ones.")
+        pairs.append((labels, truth))
+    return pairs
+
+
+def main() -> None:
+    """Entry point: a user's mistake becomes one sentence and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except InputError as error:
+        display.errors.print(f"Error: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        display.errors.print("Stopped.")
+        sys.exit(130)

@@ -1,0 +1,91 @@
+"""What a person sees in the terminal while Swerve works."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from swerve.training.loop import Report
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
+    """A bar with step, rate, time left, the best bound and the regimes in use."""
+    columns = (
+        TextColumn("[bold]training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("seeding restarts and compiling", total=steps)
+
+        def show(report: Report) -> None:
+            for message in report.messages:
+                progress.console.print(f"  {message}", highlight=False)
+            best = report.best
+            progress.update(
+                task,
+                completed=report.step,
+                description=(
+                    f"bound {report.bounds[best]:.3f} nats/frame  "
+                    f"regimes in use {report.regimes_in_use[best]:.1f}  "
+                    f"restarts {len(report.alive)}/{report.restarts}  "
+                    f"{report.steps_per_second * len(report.alive):.0f} steps/s"
+                ),
+            )
+
+        yield show
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C asks to stop at the next report; the second one stops at once."""
+    asked = False
+
+    def ask(signum, frame):
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        errors.print("Stopping at the next checkpoint; press Ctrl-C again to stop at once.")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def print_scores(rows: Mapping[str, Mapping[str, float]], title: str) -> None:
+    """Frame F1 and switch F1, a row per model, in percent."""
+    table = Table(title=title)
+    table.add_column("model")
+    names = {
+        "frame_f1": "frame F1",
+        "switch_f1_tol0": "switch F1 (exact)",
+        "switch_f1_tol5": "switch F1 (±5)",
+        "nmi": "NMI",
+        "ari": "ARI",
+    }
+    for name in names.values():
+        table.add_column(name, justify="right")
+    for model, scores in rows.items():
+        table.add_row(model, *(f"{scores[name]:.1f}" if name in scores else "" for name in names))
+    console.print(table)

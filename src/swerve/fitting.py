@@ -1,0 +1,172 @@
+"""From recordings and a config to a trained model: the path that every face of Swerve takes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from swerve.build import build_system
+from swerve.config import Config, Recipe, Variant
+from swerve.data.columns import drop_constant_columns, names_of
+from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames
+from swerve.errors import InputError
+from swerve.schedule import Schedule
+from swerve.seeds import Candidate, cached_guides, fit_candidates
+from swerve.training import loop
+from swerve.training.loop import Plan, Report, Rung, Trained
+from swerve.training.restarts import stack
+from swerve.training.step import Restart, TrainingData, TrainState, start
+from swerve.types import Frames, Key, Series
+
+SHORTEST = 4  # frames; less than this shows no dynamics
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Recordings ready for training: one scale, windows, and a part that is held out."""
+
+    training: Frames
+    validation: Frames
+    standardizer: Standardizer
+    columns: tuple[str, ...]
+    dropped: tuple[str, ...]
+    controls: int
+
+
+def prepare(series: Sequence[Series], config: Config) -> Prepared:
+    """Leaves out constant columns, splits, standardises by the training part, cuts windows."""
+    if not series:
+        raise InputError("There are no recordings.")
+    for one in series:
+        if len(one) < SHORTEST:
+            raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
+    kept, dropped = drop_constant_columns(series)
+    settings = config.training
+    training, validation = split_validation(kept, settings.validation_share, seed=config.seed)
+    standardizer = Standardizer.fit(training)
+    length = min(settings.window, max(len(one) for one in kept))
+    windows = [
+        to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
+    ]
+    held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
+    as_arrays = [jax.tree.map(jnp.asarray, frames) for frames in (windows[0], held_out)]
+    controls = 0 if kept[0].u is None else kept[0].u.shape[1]
+    return Prepared(*as_arrays, standardizer, names_of(kept[0]), dropped, controls)
+
+
+def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
+    """AR-HMMs with every number of lags and every start, the best held-out likelihood first."""
+    candidates = fit_candidates(
+        prepared.training,
+        prepared.validation,
+        config.arhmm,
+        regimes=config.model.regimes,
+        key=jax.random.key(config.seed),
+    )
+    if not candidates:
+        raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
+    return candidates
+
+
+def fit_snlds(
+    prepared: Prepared,
+    config: Config,
+    *,
+    checkpoint: Path | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Trains all restarts of an SNLDS or SLDS and chooses by the held-out bound."""
+    key = jax.random.key(config.seed)
+    seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
+    states, restarts, guides = make_restarts(prepared, config, key=key, cache=seeds)
+    return loop.train(
+        plan_of(config),
+        states,
+        restarts,
+        TrainingData(prepared.training, guides),
+        prepared.validation,
+        checkpoint=checkpoint,
+        on_report=on_report,
+        should_stop=should_stop,
+    )
+
+
+def plan_of(config: Config) -> Plan:
+    """The training part of a config in the trainer's own words."""
+    settings = config.training
+    rungs = tuple(Rung(rung.at, rung.keep) for rung in settings.rungs)
+    return Plan(settings.steps, settings.batch_size, min(settings.report_every, settings.steps), rungs)
+
+
+def make_restarts(
+    prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None
+) -> tuple[TrainState, Restart, jax.Array]:
+    """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`)."""
+    recipe, count = config.recipe, config.training.restarts
+    variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
+    allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
+    guided = [_or(variant.guidance, recipe.guidance) > 0 for variant in variants]
+    guides, followed = cached_guides(
+        cache,
+        [number if follow else 0 for number, follow in zip(allowed, guided, strict=True)],
+        prepared.training,
+        prepared.validation,
+        config.arhmm,
+        regimes=config.model.regimes,
+        key=jax.random.fold_in(key, 0),
+    )
+    states, restarts = [], []
+    for r, variant in enumerate(variants):
+        build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
+        system = build_system(
+            config.model,
+            config.posterior,
+            channels=prepared.training.x.shape[-1],
+            controls=prepared.controls,
+            stickiness=_or(variant.stickiness, recipe.stickiness),
+            allowed=allowed[r],
+            key=build_key,
+        )
+        schedule = make_schedule(recipe, variant, config.training.steps)
+        states.append(start(system))
+        restarts.append(Restart(schedule, train_key, jnp.asarray(followed[r])))
+    return stack(states), stack(restarts), guides
+
+
+def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
+    """Shares of the run become steps."""
+    numbers = Schedule(
+        learning_rate=_or(variant.learning_rate, recipe.learning_rate),
+        first_learning_rate=recipe.first_learning_rate,
+        last_learning_rate=recipe.last_learning_rate,
+        warmup_steps=recipe.warmup * steps,
+        cosine_end=np.inf if recipe.cosine_end is None else recipe.cosine_end * steps,
+        clip=recipe.clip,
+        uniformity=recipe.uniformity,
+        uniformity_hold=recipe.uniformity_hold * steps,
+        temperature=recipe.temperature,
+        temperature_hold=recipe.temperature_hold * steps,
+        anneal_steps=max(recipe.anneal * steps, 1.0),
+        evidence_temperature=_or(variant.evidence_temperature, recipe.evidence_temperature),
+        evidence_decay_steps=max(recipe.evidence_decay * steps, 1.0),
+        balance=_or(variant.balance, recipe.balance),
+        last_balance=recipe.last_balance,
+        balance_decay_steps=max(recipe.balance_decay * steps, 1.0),
+        guidance=_or(variant.guidance, recipe.guidance),
+        guidance_hold=recipe.guidance_hold * steps,
+        guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
+        gap_rate=recipe.gap_rate,
+    )
+    return jax.tree.map(jnp.float32, numbers)
+
+
+def _regimes_of(variant: Variant, regimes: int) -> int:
+    return max(regimes - variant.fewer_regimes, min(regimes, 2))
+
+
+def _or(special: float | None, central: float) -> float:
+    return central if special is None else special

@@ -1,0 +1,169 @@
+"""Puts a run into pictures and one page: the bridge between fitted models and the report room."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swerve.errors import InputError
+from swerve.evaluation.matching import one_to_one, pooled_confusion
+from swerve.report import figures
+from swerve.report.page import write_page
+from swerve.run import Inferred, Run
+from swerve.training.loop import History
+from swerve.types import Segmentation, Series
+
+EXAMPLES_FILE = "examples.npz"
+EXAMPLES = 6
+EXAMPLE_FRAMES = 5000
+
+
+def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
+    """Keeps a few recordings with their regimes, so that a report can be drawn from the folder alone."""
+    arrays: dict[str, np.ndarray] = {}
+    for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
+        parts = {
+            "x": one.x,
+            "labels": found.segmentation.labels,
+            "probabilities": found.segmentation.probabilities,
+            "expected": found.expected,
+        }
+        if one.s is not None:
+            parts["truth"] = one.s
+        arrays |= {f"{i}.{name}": part[:EXAMPLE_FRAMES] for name, part in parts.items()}
+        arrays[f"{i}.name"] = np.array(one.name)
+    np.savez_compressed(folder / EXAMPLES_FILE, **arrays)
+
+
+def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
+    """The inverse of saving them."""
+    path = folder / EXAMPLES_FILE
+    if not path.is_file():
+        raise InputError(f"{folder} has no examples to draw: name the recordings, as in swerve report RUN DATA.")
+    series, inferred = [], []
+    with np.load(path, allow_pickle=False) as stored:
+        for i in range(EXAMPLES):
+            if f"{i}.x" not in stored:
+                break
+            truth = stored.get(f"{i}.truth")
+            name = str(stored[f"{i}.name"])
+            series.append(Series(stored[f"{i}.x"], s=truth, name=name, columns=columns))
+            found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
+            inferred.append(Inferred(found, stored[f"{i}.expected"]))
+    return series, inferred
+
+
+def write_report(
+    folder: Path,
+    run: Run,
+    series: Sequence[Series],
+    inferred: Sequence[Inferred],
+    *,
+    scores: Mapping[str, Mapping[str, float]] | None = None,
+    frame_f1: Sequence[float] | None = None,
+    title: str = "Swerve report",
+) -> Path:
+    """Figures as PNG files under `folder`/figures and one page that holds them all."""
+    drawn: list[tuple[str, Any]] = []
+    truth = _matched_truth(series, inferred, run.regimes)
+    if scores:
+        bars = {name: {k: v / 100 for k, v in row.items()} for name, row in scores.items()}
+        drawn.append(("scores", "Scores of every model beside the oracle", figures.score_bars(bars)))
+    for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
+        drawn.append((f"regimes-{i}", f"Regimes of {one.name}", _ribbon(run, one, found, truth[i])))
+    if series:
+        one, found = series[0], inferred[0]
+        marginals = figures.marginals_beside_truth(
+            {run.config.kind: found.segmentation.probabilities}, truth[0], title=one.name
+        )
+        drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
+        rebuilt = figures.reconstruction(one.x, found.expected, columns=run.columns, title=one.name)
+        drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
+        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes)
+        drawn.append(("cards", "Share, durations and successors of every regime", cards))
+    if run.history is not None:
+        curves = figures.training_curves(as_figure_history(run.history, run.chosen, frame_f1))
+        drawn.append(("training", "Training: the held-out bound of every restart", curves))
+    paths = [(caption, figures.save(figure, folder / "figures" / f"{name}.png")) for name, caption, figure in drawn]
+    table = None
+    if scores:
+        shown = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
+        table = {m: {k: f"{row[k]:.1f}" for k in shown if k in row} for m, row in scores.items()}
+    return write_page(
+        folder / "report.html",
+        title=title,
+        summary=summary(run, inferred),
+        warnings=warnings(run, inferred),
+        scores=table,
+        figures=paths,
+        config_text=json.dumps(asdict(run.config), indent=2),
+    )
+
+
+def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
+    """The few facts a person asks for first."""
+    labels = [found.segmentation.labels for found in inferred]
+    segments = sum(1 + len(found.segmentation.change_points) for found in inferred)
+    frames = sum(map(len, labels))
+    used = len(np.unique(np.concatenate(labels))) if labels else 0
+    return [
+        ("model", run.config.kind),
+        ("regimes in use", f"{used} of {run.regimes}"),
+        ("held-out bound", f"{run.held_out:.3f} nats per frame"),
+        ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
+        ("recordings shown", f"{len(labels)} ({frames} frames)"),
+        ("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),
+    ]
+
+
+def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
+    """What may be wrong with this fit, in plain words, each with its remedy."""
+    found = []
+    labels = [one.segmentation.labels for one in inferred]
+    if not run.finished:
+        found.append("Training was stopped early: go on with --resume.")
+    if run.dropped:
+        found.append(f"These columns never change and were left out: {', '.join(run.dropped)}.")
+    if labels and run.regimes > 1:
+        share = np.bincount(np.concatenate(labels), minlength=run.regimes) / sum(map(len, labels))
+        if share.max() > 0.98:
+            found.append("One regime holds nearly every frame: try more --restarts or a lower --regimes.")
+        segments = sum(1 + len(one.segmentation.change_points) for one in inferred)
+        if sum(map(len, labels)) / segments < 3:
+            found.append("Regimes flicker (under 3 frames on average): try --set recipe.stickiness=6.")
+    return found
+
+
+def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] | None) -> figures.History:
+    """Curves as arrays, restarts first."""
+    return {
+        "step": np.array(history.step),
+        "bound": np.array(history.bound, dtype=float).T,
+        "regimes_in_use": np.array(history.regimes_in_use, dtype=float).T,
+        "frame_f1": None if frame_f1 is None else np.array(frame_f1, dtype=float) / 100,
+        "chosen": chosen,
+    }
+
+
+def _matched_truth(series, inferred, regimes: int) -> list[np.ndarray | None]:
+    """The truth in the model's own regime numbers, where every recording has one."""
+    if not series or any(one.s is None for one in series):
+        return [None] * len(series)
+    predicted = [found.segmentation.labels for found in inferred]
+    relabel = one_to_one(pooled_confusion([one.s for one in series], predicted))
+    return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
+
+
+def _ribbon(run: Run, one: Series, found: Inferred, truth):
+    return figures.ribbon(
+        one.x,
+        found.segmentation.probabilities,
+        found.segmentation.labels,
+        truth=truth,
+        columns=run.columns,
+        title=one.name,
+        reconstruction=found.expected if one.x.shape[1] <= 4 else None,
+    )

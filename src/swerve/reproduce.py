@@ -1,0 +1,229 @@
+"""`swerve reproduce`: experiments as data. One TOML file per row; results as JSON with all that made them.
+
+All runs of a row are trained side by side on one restart axis, each choosing among its own restarts by the
+held-out bound. Working files lie under runs/reproduce, so that a stopped experiment goes on where it was.
+"""
+
+import dataclasses
+import json
+import platform
+import subprocess
+import time
+import tomllib
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from swerve import display
+from swerve.arhmm import ArHmm
+from swerve.config import Config, merge, with_kind, with_recipe
+from swerve.data import bouncing_ball, dubins
+from swerve.data.board import Board
+from swerve.errors import InputError
+from swerve.evaluation.oracle import fit_bouncing_ball
+from swerve.evaluation.scores import score
+from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
+from swerve.run import Run
+from swerve.training import loop
+from swerve.training.checkpoint import write_json
+from swerve.training.restarts import pick
+from swerve.training.step import Restart, System, TrainingData, TrainState
+
+WORK = Path("runs/reproduce")
+TRAINING_SEED, TEST_SEED = 2000, 2001
+SCORES = ("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "accuracy_merged", "nmi", "ari")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
+BOARDS = {
+    "bouncing-ball": bouncing_ball.generate,
+    "dubins-positions-0.01": lambda n, *, seed: dubins.positions(n, seed=seed, noise=0.01),
+}
+ORACLES = {"bouncing-ball": lambda board: fit_bouncing_ball(board.x).s}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a row is about; everything else in its file belongs to the config."""
+
+    board: str = "bouncing-ball"
+    model: str = "snlds"
+    row: str = ""
+    runs: int = 5
+    training_sequences: int = 2000
+    test_sequences: int = 200
+
+
+def run(name: str, folder: Path, *, show: bool, row: str | None) -> None:
+    """Runs every row of an experiment that has no result yet, then prints the table."""
+    source = folder / name
+    files = sorted(source.glob("*.toml"))
+    if not files:
+        known = ", ".join(sorted(p.name for p in folder.glob("*") if list(p.glob("*.toml")))) or "none"
+        raise InputError(f"There is no experiment '{name}' in {folder}; there are: {known}.")
+    for path in files:
+        result = folder / "results" / name / f"{path.stem}.json"
+        if show or result.is_file() or (row is not None and row not in path.stem):
+            continue
+        _run_row(name, path, result)
+    print_table(folder / "results" / name, name)
+
+
+def print_table(folder: Path, name: str) -> None:
+    """The stored rows, mean and standard deviation over runs."""
+
+    rows = {}
+    for path in sorted(folder.glob("*.json")):
+        stored = json.loads(path.read_text())
+        label = f"{stored['board']}  {stored['model']}  {stored['row']}"
+        rows[label] = {key: value["mean"] for key, value in stored["scores"].items()}
+    if not rows:
+        raise InputError(f"There are no stored results for '{name}' in {folder}.")
+    display.print_scores(rows, f"{name}: mean over runs, percent")
+
+
+def _run_row(name: str, path: Path, result: Path) -> None:
+    experiment, config = read_row(path)
+    display.console.print(f"[bold]{name}/{path.stem}[/]: {experiment.model}, {experiment.row}", highlight=False)
+    began = time.perf_counter()
+    board = BOARDS[experiment.board]
+    training = board(experiment.training_sequences, seed=TRAINING_SEED)
+    test = board(experiment.test_sequences, seed=TEST_SEED)
+    work = WORK / name / path.stem
+    work.mkdir(parents=True, exist_ok=True)
+    if experiment.model == "oracle":
+        found = {"": [_score(ORACLES[experiment.board](test), test)]}
+        details: list[dict[str, Any]] = [{}]
+    else:
+        prepared = prepare(training.series(), config)
+        runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
+        found, details = runner(prepared, config, experiment, test, work)
+    for suffix, scores in found.items():
+        stored = {
+            "board": experiment.board,
+            "model": experiment.model,
+            "row": suffix or experiment.row,
+            "scores": {key: _spread([one[key] for one in scores]) for key in SCORES},
+            "details": details,
+            "experiment": asdict(experiment),
+            "config": asdict(config),
+            "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(experiment.runs))},
+            "wall_seconds": round(time.perf_counter() - began, 1),
+            **surroundings(),
+        }
+        target = result.with_name(f"{result.stem}{'-one-restart' if suffix else ''}.json")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_json(target, stored)
+
+
+def read_row(path: Path) -> tuple[Experiment, Config]:
+    """A row's file: the table [experiment] and settings of the config."""
+    try:
+        settings = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
+    config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
+    config = config if experiment.model == "oracle" else with_kind(config, experiment.model)
+    return experiment, merge(config, settings)
+
+
+def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+    scores, details = [], []
+    for seed in range(experiment.runs):
+        candidates = fit_arhmm(prepared, dataclasses.replace(config, seed=seed))
+        scores.append(_score_model(candidates[0].model, prepared, config, test))
+        details.append({"held_out": candidates[0].held_out, "lags": candidates[0].lags})
+    return {"": scores}, details
+
+
+def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+    """All runs on one axis; the first restart of each run, alone, is the row with one restart."""
+    states, restarts, guides = _seeded(prepared, config, experiment, work)
+    plan = dataclasses.replace(plan_of(config), rungs=())
+    with display.stop_on_interrupt() as stop, display.training_progress(plan.steps) as show:
+        trained = loop.train(
+            plan,
+            states,
+            restarts,
+            TrainingData(prepared.training, guides),
+            prepared.validation,
+            checkpoint=work / "training.safetensors",
+            on_report=show,
+            should_stop=stop,
+        )
+    if not trained.finished:
+        raise InputError("Stopped; run the same command again to go on.")
+    per_run = config.training.restarts
+    bounds = trained.history.latest("bound", list(range(experiment.runs * per_run)))
+    place = {restart: position for position, restart in enumerate(trained.alive)}
+    chosen, single, details = [], [], []
+    for run_index in range(experiment.runs):
+        own = range(run_index * per_run, (run_index + 1) * per_run)
+        every = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in own if r in place}
+        best = max(every, key=lambda r: bounds[r])
+        chosen.append(every[best])
+        single.append(every.get(own[0], dict.fromkeys(SCORES, 0.0)))
+        details.append(
+            {
+                "chosen": best - own[0],
+                "restarts": [
+                    {"bound": float(bounds[r]), **{key: every[r][key] for key in SCORES}} for r in sorted(every)
+                ],
+            }
+        )
+    rows = {"": chosen}
+    if per_run > 1:
+        rows["one restart at the recipe's central values"] = single
+    return rows, details
+
+
+def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Path):
+    """The restarts of all runs on one axis. Seeding is slow on an accelerator, so it is done on the CPU."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        parts: list[tuple[TrainState, Restart, jax.Array]] = []
+        for seed in range(experiment.runs):
+            parts.append(make_restarts(prepared, config, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz"))
+    first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
+    states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
+    moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]
+    restarts = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *moved)
+    guides = jnp.concatenate([part[2] for part in parts])
+    device = jax.devices()[0]
+    return tuple(jax.device_put(tree, device) for tree in (states, restarts, guides))
+
+
+def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
+    run = Run(config, model, prepared.columns, prepared.controls, prepared.standardizer, held_out=float("nan"))
+    return _score([one.labels for one in run.segment(test.series())], test)
+
+
+def _score(labels: Any, test: Board) -> dict[str, float]:
+    return score(list(labels), list(test.s)).as_dict()
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    return {
+        "mean": round(float(np.mean(values)), 3),
+        "sd": round(float(np.std(values, ddof=1)), 3) if len(values) > 1 else 0.0,
+        "runs": [round(float(v), 3) for v in values],
+    }
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, commit and hardware of a result."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+    device = jax.devices()[0]
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "commit": git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(git("status", "--porcelain", "--", "src")),
+        "hardware": f"{device.platform}: {device.device_kind}",
+    }

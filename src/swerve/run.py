@@ -1,0 +1,279 @@
+"""A fitted model and everything needed to use it on new recordings; saved as a folder."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from swerve import arhmm, segment
+from swerve.arhmm import ArHmm, Covariance
+from swerve.arhmm.prediction import blank, expected
+from swerve.build import build_system
+from swerve.config import Config, from_dict
+from swerve.data.columns import names_of, select_columns
+from swerve.data.windows import Standardizer, to_frames
+from swerve.errors import InputError
+from swerve.fitting import Prepared, fit_arhmm, fit_snlds, prepare
+from swerve.training.checkpoint import load_about, load_tree, save_tree, write_json
+from swerve.training.loop import History, Report
+from swerve.training.step import System, evaluate
+from swerve.types import Frames, Segmentation, Series
+
+MODEL_FILE, CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE = (
+    "model.safetensors",
+    "training.safetensors",
+    "run.json",
+    "history.json",
+)
+DEFAULT_SAMPLES = 16
+BATCH = 64  # sequences inferred at a time; labels do not depend on it
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What a model makes of one recording: its regimes, and x as the model expects it, in the data's units."""
+
+    segmentation: Segmentation
+    expected: Float[np.ndarray, "T D"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A fitted model with the columns and the scale it was fitted to."""
+
+    config: Config
+    model: System | ArHmm
+    columns: tuple[str, ...]
+    controls: int
+    standardizer: Standardizer
+    held_out: float
+    """Bound or log-likelihood on the held-out part, in nats per frame of standardised data."""
+    history: History | None = None
+    chosen: int = 0
+    finished: bool = True
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def regimes(self) -> int:
+        """K."""
+        return self.config.model.regimes
+
+    def segment(
+        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+    ) -> list[Segmentation]:
+        """The regime of every frame of every recording."""
+        return [one.segmentation for one in self.infer(series, samples=samples, viterbi=viterbi)]
+
+    def infer(
+        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+    ) -> list[Inferred]:
+        """Regimes and expected observations. Recordings of similar length are computed together."""
+        ready = self._ready(series)
+        lengths = [segment.bucket_length(len(one)) for one in ready]
+        results: dict[int, Inferred] = {}
+        for length in sorted(set(lengths)):
+            members = [i for i, bucket in enumerate(lengths) if bucket == length]
+            for begin in range(0, len(members), BATCH):
+                batch = members[begin : begin + BATCH]
+                results |= self._infer_batch(ready, batch, length, samples, viterbi)
+        return [results[i] for i in range(len(ready))]
+
+    def score(self, series: Sequence[Series]) -> float:
+        """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
+        ready = self._ready(series)
+        frames = jax.tree.map(jnp.asarray, to_frames(ready))
+        if isinstance(self.model, ArHmm):
+            total = jax.vmap(lambda one: arhmm.log_likelihood(self.model, one))(frames).sum()
+            return float(total / frames.valid.sum())
+        return float(evaluate(self.model, frames).bound)
+
+    def save(self, folder: Path) -> None:
+        """Writes the model file and the training history."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_tree(folder / MODEL_FILE, self.model, self._about())
+        if self.history is not None:
+            write_json(folder / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "config": asdict(self.config),
+            "columns": list(self.columns),
+            "dropped": list(self.dropped),
+            "controls": self.controls,
+            "mean": self.standardizer.mean.tolist(),
+            "scale": self.standardizer.scale.tolist(),
+            "held_out": self.held_out,
+            "chosen": self.chosen,
+            "finished": self.finished,
+            "lags": self.model.lags if isinstance(self.model, ArHmm) else None,
+        }
+
+    def _ready(self, series: Sequence[Series]) -> list[Series]:
+        if not series:
+            raise InputError("There are no recordings.")
+        for one in series:
+            missing = [name for name in self.columns if name not in names_of(one)]
+            extra = [name for name in names_of(one) if name not in (*self.columns, *self.dropped)]
+            if missing or extra:
+                raise InputError(
+                    f'Recording "{one.name}" has the columns {", ".join(names_of(one))}, but the model was fitted'
+                    f" to {', '.join(self.columns)}."
+                )
+            if (0 if one.u is None else one.u.shape[1]) != self.controls:
+                raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
+        return self.standardizer.apply_to(select_columns(series, self.columns))
+
+    def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
+        frames = to_frames([ready[i] for i in batch], length=length)
+        padding = segment.bucket_length(len(batch)) - len(batch) if len(batch) < BATCH else 0
+        frames = jax.tree.map(
+            lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
+        )
+        if isinstance(self.model, ArHmm):
+            probabilities, paths, expected = _infer_arhmm(self.model, frames)
+        else:
+            probabilities, paths, expected = segment.infer_batch(self.model, frames, samples=samples)
+        probabilities, paths, expected = (np.asarray(a) for a in (probabilities, paths, expected))
+        results = {}
+        for row, i in enumerate(batch):
+            stop = len(ready[i])
+            probable = probabilities[row, :stop].astype(float)
+            labels = paths[row, :stop] if viterbi else probable.argmax(axis=1)
+            found = Segmentation(labels.astype(np.int64), probable, ready[i].name)
+            results[i] = Inferred(found, self.standardizer.invert(expected[row, :stop].astype(float)))
+        return results
+
+
+@jax.jit
+def _infer_arhmm(model: ArHmm, frames: Frames):
+    def one(sequence):
+        probable = arhmm.smooth(model, sequence)
+        return probable, arhmm.viterbi(model, sequence), expected(model, sequence, probable)
+
+    return jax.vmap(one)(frames)
+
+
+def fit(
+    series: Sequence[Series],
+    config: Config,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    on_report: Callable[[Report], None] = lambda report: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`."""
+    prepared = prepare(series, config)
+    if out is not None:
+        _claim(out, config, prepared, resume)
+    shared = {
+        "config": config,
+        "columns": prepared.columns,
+        "controls": prepared.controls,
+        "standardizer": prepared.standardizer,
+        "dropped": prepared.dropped,
+    }
+    if config.kind == "arhmm":
+        best = fit_arhmm(prepared, config)[0]
+        run = Run(**shared, model=best.model, held_out=best.held_out)
+    else:
+        checkpoint = None if out is None else out / CHECKPOINT_FILE
+        trained = fit_snlds(prepared, config, checkpoint=checkpoint, on_report=on_report, should_stop=should_stop)
+        run = Run(
+            **shared,
+            model=trained.system,
+            held_out=float(trained.history.latest("bound", [trained.chosen])[0]),
+            history=trained.history,
+            chosen=trained.chosen,
+            finished=trained.finished,
+        )
+    if out is not None:
+        run.save(out)
+    return run
+
+
+def load(folder: str | Path) -> Run:
+    """A saved run, ready to segment new recordings."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"There is no run folder {folder}.")
+    path = folder / MODEL_FILE
+    if not path.is_file():
+        raise InputError(f"{folder} holds no finished model ({MODEL_FILE} is missing); finish it with --resume.")
+    about = load_about(path)
+    if "config" not in about:
+        raise InputError(f"{path} is not a model file.")
+    config = from_dict(about["config"])
+    model, _ = load_tree(path, _like(config, about))
+    history = None
+    if (folder / HISTORY_FILE).is_file():
+        stored = json.loads((folder / HISTORY_FILE).read_text())
+        history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History)})
+    return Run(
+        config=config,
+        model=jax.tree.map(jnp.asarray, model),
+        columns=tuple(about["columns"]),
+        dropped=tuple(about["dropped"]),
+        controls=about["controls"],
+        standardizer=Standardizer(np.array(about["mean"]), np.array(about["scale"])),
+        held_out=about["held_out"],
+        history=history,
+        chosen=about["chosen"],
+        finished=about["finished"],
+    )
+
+
+def _like(config: Config, about: dict[str, Any]) -> Any:
+    """A model of the right shapes, without computing any values."""
+    channels = len(about["columns"])
+    if config.kind == "arhmm":
+        return blank(config.model.regimes, channels, about["lags"], Covariance(config.arhmm.covariance))
+    return jax.eval_shape(
+        lambda key: build_system(
+            config.model,
+            config.posterior,
+            channels=channels,
+            controls=about["controls"],
+            stickiness=0.0,
+            allowed=config.model.regimes,
+            key=key,
+        ),
+        jax.random.key(0),
+    )
+
+
+def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:
+    """Marks the folder as this run's, or checks that it already is."""
+    ours = {"config": json.loads(json.dumps(asdict(config))), "data": fingerprint(prepared)}
+    path = out / RUN_FILE
+    if path.is_file():
+        if not resume:
+            raise InputError(f"{out} already holds a run: choose another --out, or --resume to go on with it.")
+        theirs = json.loads(path.read_text())
+        for part in ours:
+            if theirs.get(part) != ours[part]:
+                raise InputError(f"{out} holds another run (its {part} differs): choose another --out.")
+        return
+    if resume:
+        raise InputError(f"{out} holds no run to resume.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} already exists and is not a run folder: choose another --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, ours)
+
+
+def fingerprint(prepared: Prepared) -> str:
+    """Tells one data set from another."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves((prepared.training, prepared.validation)):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    digest.update(repr(prepared.columns).encode())
+    return digest.hexdigest()[:16]

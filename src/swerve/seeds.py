@@ -1,0 +1,102 @@
+"""AR-HMMs as seeds: what they think of the training windows guides the first steps of restarts."""
+
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from swerve import arhmm
+from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
+from swerve.config import ArHmmConfig
+from swerve.training.checkpoint import write_atomically
+from swerve.types import Frames, Key
+
+LOUDEST = 1e-4  # of the data's variance: a floor under the noise, the same for every fit
+
+
+class Candidate(NamedTuple):
+    """One AR-HMM and how well it predicts what it was not fitted to, in nats per frame."""
+
+    model: ArHmm
+    held_out: float
+    lags: int
+
+
+def fit_candidates(
+    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
+) -> list[Candidate]:
+    """Every restart with every number of lags, the best held-out likelihood first."""
+    candidates = []
+    for lags in config.lags:
+        options = ArHmmOptions(
+            regimes=regimes,
+            lags=lags,
+            stickiness=config.stickiness,
+            covariance=Covariance(config.covariance),
+            restarts=config.restarts,
+            variance_floor=LOUDEST,
+            max_iterations=config.max_iterations,
+        )
+        fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
+        for restart in range(config.restarts):
+            model = jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models)
+            held_out = float(held_out_likelihood(model, validation))
+            if np.isfinite(held_out):
+                candidates.append(Candidate(model, held_out, lags))
+    return sorted(candidates, key=lambda candidate: -candidate.held_out)
+
+
+@jax.jit
+def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
+    """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
+    total = jax.vmap(lambda one: arhmm.log_likelihood(model, one))(frames).sum()
+    return total / frames.valid.sum()
+
+
+@jax.jit
+def responsibilities(model: ArHmm, frames: Frames) -> Float[Array, "N T K"]:
+    """p(s_t = k | x) for every window."""
+    return jax.vmap(lambda one: arhmm.smooth(model, one))(frames)
+
+
+def guides_for(
+    wanted: list[int], training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
+) -> tuple[Float[Array, "G N T K"], list[int]]:
+    """Guides for restarts that want this many regimes (0: none), and which guide each of them follows.
+
+    Restarts that want the same number follow different AR-HMMs, the best first. The first guide is silence.
+    """
+    some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
+    found = {
+        count: fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count))
+        for count in sorted(set(wanted) - {0})
+    }
+    guides = [jnp.zeros((*training.valid.shape, regimes))]
+    followed, used = [], dict.fromkeys(found, 0)
+    for count in wanted:
+        if not found.get(count):
+            followed.append(0)
+            continue
+        candidate = found[count][used[count] % len(found[count])]
+        used[count] += 1
+        probable = responsibilities(candidate.model, training)
+        guides.append(jnp.pad(probable, ((0, 0), (0, 0), (0, regimes - count))))
+        followed.append(len(guides) - 1)
+    return jnp.stack(guides), followed
+
+
+def cached_guides(cache: Path | None, *arguments, **options) -> tuple[Float[Array, "G N T K"], list[int]]:
+    """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
+    if cache is None:
+        return guides_for(*arguments, **options)
+    if not cache.is_file():
+        guides, followed = guides_for(*arguments, **options)
+        content = io.BytesIO()
+        np.savez_compressed(content, guides=np.asarray(guides, np.float16), followed=np.array(followed))
+        write_atomically(cache, content.getvalue())
+    with np.load(cache, allow_pickle=False) as stored:
+        return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
