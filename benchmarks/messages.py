@@ -163,9 +163,7 @@ def cells(result: dict | None, absent: str) -> tuple[str, str, str]:
 
 
 def smoothing_table(rows: list[dict]) -> Table:
-    table = Table(
-        title="Smoothing one sequence, constant transition (ms; relative error of log Z; of marginals)"
-    )
+    table = Table(title="Smoothing one sequence, constant transition (ms; relative error of log Z; of marginals)")
     for name in (
         "T",
         "K",
@@ -232,9 +230,7 @@ def environment() -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two lengths and two numbers of regimes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here")
     parser.add_argument("--seed", type=int, default=0)

@@ -181,9 +181,7 @@ def with_gaps(sequences, rng):
 def known_sequences(rng, count=20):
     angle = 0.5
     turn = 0.98 * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    weights = np.stack(
-        [np.c_[turn, [0.0, 0.0]], np.c_[turn.T, [0.0, 0.0]], np.c_[0.5 * np.eye(2), [1.0, -1.0]]]
-    )
+    weights = np.stack([np.c_[turn, [0.0, 0.0]], np.c_[turn.T, [0.0, 0.0]], np.c_[0.5 * np.eye(2), [1.0, -1.0]]])
     transition = np.full((3, 3), 0.025) + 0.925 * np.eye(3)
     lengths = rng.integers(60, 120, count)
     pairs = [sample(rng, np.full(3, 1 / 3), transition, weights, 0.1, length) for length in lengths]

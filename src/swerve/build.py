@@ -82,6 +82,7 @@ def build_posterior(
         regimes=model.regimes,
         start=Start(config.start),
         initial_scale=config.initial_scale,
+        initial_gain=config.initial_gain,
         key=rest_key,
     )
 

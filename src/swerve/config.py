@@ -53,7 +53,10 @@ class PosteriorConfig:
     """Read the features of the model's switching network instead of an embedding of its own."""
     start: Literal["dynamics", "state", "origin"] = "dynamics"
     """Where q's mean starts from: the regimes' own predictions, the last state, or nothing (the paper)."""
-    initial_scale: float = 0.08
+    initial_scale: float = 0.8
+    """q's first scale, in units of the dynamics noise (start = dynamics) or of z itself."""
+    initial_gain: float = 5.0
+    """How strongly q first corrects what the model got wrong, in the same units."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,13 @@ PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_en
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
 PAPER_STEPS = {"paper": 300_000, "paper-ball": 10_000}
 PAPER_MODEL = {"dynamics_residual": False, "dynamics_noise_per_regime": False}
-PAPER_POSTERIOR = {"start": "origin", "initial_scale": 0.6931, "encoder_size": 16, "causal_size": 16}
+PAPER_POSTERIOR = {
+    "start": "origin",
+    "initial_scale": 0.6931,
+    "initial_gain": 0.0,
+    "encoder_size": 16,
+    "causal_size": 16,
+}
 
 
 def with_recipe(config: Config, name: str) -> Config:

@@ -105,11 +105,12 @@ def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:
     if posterior.start is Start.DYNAMICS:
         memory = model.dynamics.initial_memory()
         contexts = model.contexts(frames)
-        return Prior(model.initial.mean, memory, contexts, model.dynamics.step, model.expected_observation)
+        scales = jnp.broadcast_to(model.dynamics.noise.scale, model.initial.mean.shape)
+        return Prior(model.initial.mean, memory, contexts, model.dynamics.step, scales, model.expected_observation)
     origin = jnp.zeros((1, posterior.state_size))
     keeps = posterior.start is Start.STATE
     contexts = jnp.zeros((len(frames.x) - 1, 0))
-    return Prior(origin, (), contexts, lambda m, z, _: (m, z[None] if keeps else origin), None)
+    return Prior(origin, (), contexts, lambda m, z, _: (m, z[None] if keeps else origin), jnp.ones_like(origin), None)
 
 
 def kl_from_uniform(log_marginals: Float[Array, "T K"]) -> Float[Array, " T"]:

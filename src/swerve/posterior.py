@@ -14,6 +14,7 @@ from swerve.types import Frames, Key
 
 HALF_LOG_TWO_PI_E = 1.4189385332046727
 SMALLEST_SCALE = 1e-4
+FIRST_SCALE = 0.1  # the unit of q's corrections at t = 1, where no dynamics tell how far a state strays
 
 
 class Draw(NamedTuple):
@@ -51,17 +52,20 @@ class Prior(NamedTuple):
     contexts: Float[Array, "T-1 C"]
     predict: Callable
     """(memory, z_{t-1}, context_t) -> (memory, M expected states)."""
+    scales: Float[Array, "M L"]
+    """How far the state strays from each expectation: q's corrections and scales are in these units."""
     observe: Callable | None
     """z_t -> expected x_t, or None when q does not look at what the model got wrong."""
 
 
 class Posterior(eqx.Module):
-    """q(z_t | z_{1:t-1}, x) = N(m_t + d(h_t) + G e_t, scale(h_t)^2).
+    """q(z_t | z_{1:t-1}, x) = N(m_t + r_t (d(h_t) + G e_t), (r_t scale(h_t))^2).
 
     m_t = sum_m w_m a_m(z_{t-1}) weighs the model's expectations a_m, the weights read from the bidirectional
-    RNN; e_t = x_t - g(m_t) is what the expectation got wrong (zero where x_t is missing); and
-    h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t). The first scale is small, which keeps early training from
-    drowning the regimes in noise. `embedding` is None when the model's own features are read instead.
+    RNN; r_t weighs their noise scales likewise, so that KL(q || p) does not change when the dynamics become
+    more certain and nothing holds Q up (docs/decisions/0003); e_t = x_t - g(m_t) is what the expectation got
+    wrong (zero where x_t is missing); and h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t). `embedding` is None when the
+    model's own features are read instead.
     """
 
     embedding: Callable | None
@@ -88,6 +92,7 @@ class Posterior(eqx.Module):
         encoder_size: int,
         causal_size: int,
         initial_scale: float,
+        initial_gain: float,
         key: Key,
     ):
         encoder_key, weights_key, causal_key, gates_key, head_key, gain_key = jax.random.split(key, 6)
@@ -106,7 +111,7 @@ class Posterior(eqx.Module):
         weight = (0.1 * head.weight).at[state_size:].set(0.0)
         self.head = eqx.tree_at(lambda h: (h.weight, h.bias), head, (weight, bias))
         wander = 0.1 * jax.random.normal(gain_key, (state_size, channels))
-        self.gain = wander + 0.5 * jnp.eye(state_size, channels)
+        self.gain = initial_gain * (wander + jnp.eye(state_size, channels))
 
     def __call__(self, frames: Frames, model_features: Float[Array, "T F"], prior: Prior, *, key: Key) -> Draw:
         """A path z ~ q(z | x). Noise is keyed by frame index, so that padding and chunking change nothing."""
@@ -125,26 +130,28 @@ class Posterior(eqx.Module):
             frames.observed,
         )
 
-        def propose(memory, z, expected, frame):
+        def propose(memory, z, expected, scales, frame):
             weights, gates, direct, noise, x, observed = frame
             mean = weights @ expected
             error = jnp.zeros_like(x) if prior.observe is None else jnp.where(observed, x - prior.observe(mean), 0.0)
             memory = self.causal.step(memory, gates + self.state_gates(jnp.concatenate([z, error])))
             shift, raw_scale = jnp.split(from_memory @ memory[: self.causal.size] + direct, 2)
-            mean = mean + shift + self.gain @ error
-            scale = SMALLEST_SCALE + jax.nn.softplus(raw_scale)
+            unit = weights @ scales
+            mean = mean + unit * (shift + self.gain @ error)
+            scale = unit * (SMALLEST_SCALE + jax.nn.softplus(raw_scale))
             return memory, Draw(mean + scale * noise, mean, scale, expected)
 
         def step(carry, frame):
             memory, z, prior_memory = carry
             context, *rest = frame
             prior_memory, expected = prior.predict(prior_memory, z, context)
-            memory, draw = propose(memory, z, expected, rest)
+            memory, draw = propose(memory, z, expected, prior.scales, rest)
             return (memory, draw.z, prior_memory), draw
 
         at_first = jax.tree.map(lambda a: a[0], per_frame)
         later = jax.tree.map(lambda a: a[1:], per_frame)
-        memory, first = propose(self.causal.initial(), jnp.zeros(self.state_size), prior.first, at_first)
+        first_scales = jnp.full_like(prior.first, FIRST_SCALE)
+        memory, first = propose(self.causal.initial(), jnp.zeros(self.state_size), prior.first, first_scales, at_first)
         carry = (memory, first.z, prior.memory)
         _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=SCAN_UNROLL)
         return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 Key = PRNGKeyArray
 
 LogInitial = Float[Array, " K"]
-LogTransition = Float[Array, "T-1 K K"] | Float[Array, "K K"]
+LogTransition = Float[Array, "steps K K"] | Float[Array, "K K"]
 LogEvidence = Float[Array, "T K"]
 FrameMask = Bool[Array, " T"]
 

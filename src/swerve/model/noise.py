@@ -15,6 +15,11 @@ LOG_TWO_PI = 1.8378770664093453
 class AbstractNoise(eqx.Module):
     """N(0, C_k) for k = 1..K, or one C shared by all regimes (leading size 1)."""
 
+    @property
+    @abstractmethod
+    def scale(self) -> Float[Array, "R N"]:
+        """Standard deviation of every entry."""
+
     @abstractmethod
     def log_prob(self, residual: Float[Array, "K N"], observed: Bool[Array, " N"] | None = None) -> Float[Array, " K"]:
         """log N(residual_k; 0, C_k) over the observed entries; the others are integrated out."""
@@ -39,6 +44,10 @@ class DiagonalNoise(AbstractNoise):
         """The diagonal of every C_k."""
         return self.floor + jnp.exp(2 * self.log_scale)
 
+    @property
+    def scale(self):
+        return jnp.sqrt(self.variance)
+
     def log_prob(self, residual, observed=None):
         variance = self.variance
         per_entry = -0.5 * (residual**2 / variance + jnp.log(variance) + LOG_TWO_PI)
@@ -47,8 +56,7 @@ class DiagonalNoise(AbstractNoise):
         return per_entry.sum(axis=1)
 
     def sample(self, regime, *, key):
-        scales = jnp.sqrt(self.variance)
-        scale = scales[jnp.minimum(regime, len(scales) - 1)]
+        scale = self.scale[jnp.minimum(regime, len(self.log_scale) - 1)]
         return scale * jax.random.normal(key, scale.shape)
 
 
@@ -69,6 +77,10 @@ class FullNoise(AbstractNoise):
         """Every C_k."""
         factor = jnp.tril(self.below_diagonal, -1) + jax.vmap(jnp.diag)(jnp.exp(self.log_diagonal))
         return factor @ factor.mT + self.floor * jnp.eye(factor.shape[-1])[None]
+
+    @property
+    def scale(self):
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=1, axis2=2))
 
     def log_prob(self, residual, observed=None):
         covariance = self.covariance

@@ -69,7 +69,7 @@ class Snlds(eqx.Module):
         """What the switching network reads of each frame."""
         return jax.vmap(self.embedding)(frames.x, frames.observed)
 
-    def contexts(self, frames: Frames) -> Float[Array, "T-1 C"]:
+    def contexts(self, frames: Frames) -> Float[Array, "steps C"]:
         """c_t for t = 2..T: what the dynamics read besides z_{t-1}."""
         return jax.vmap(self._context)(frames.x[:-1], frames.observed[:-1], frames.u[1:])
 

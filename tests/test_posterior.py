@@ -1,0 +1,163 @@
+"""q(z | x): where it starts, what it may not read, and that its noise belongs to the frame."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from swerve.build import build_system
+from swerve.config import ModelConfig, PosteriorConfig
+from swerve.objective import Knobs, regime_chain
+from swerve.posterior import Draw, Start, frame_noise
+from swerve.types import Frames
+
+quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+T, D, L, U, K = 5, 2, 2, 1, 2
+STARTS = pytest.mark.parametrize("start", [*Start], ids=lambda start: start.value)
+NOISE = 0.1
+
+
+def make(start, **settings):
+    model = ModelConfig(
+        regimes=K,
+        state_size=L,
+        dynamics="linear",
+        dynamics_noise_start=NOISE,
+        embedding_hidden=settings.get("embedding_hidden", ()),
+    )
+    posterior = PosteriorConfig(encoder_size=3, causal_size=4, start=start.value, **settings)
+    return build_system(
+        model, posterior, channels=D, controls=U, stickiness=1.0, allowed=K, key=jax.random.key(0)
+    )
+
+
+def filled(start=Start.DYNAMICS, scale=0.3, **settings):
+    """Random parameters, without compiling the initialisation."""
+    rng = np.random.default_rng(0)
+    like = jax.eval_shape(lambda: make(start, **settings))
+    return jax.tree.map(lambda leaf: np.float32(scale * rng.normal(size=leaf.shape)), like)
+
+
+def some_frames(length=T, padding=np.nan):
+    rng = np.random.default_rng(1)
+    x, u = np.float32(rng.normal(size=(T, D))), np.float32(rng.normal(size=(T, U)))
+    extra = ((0, length - T), (0, 0))
+    x, u = (np.pad(a, extra, constant_values=padding) for a in (x, u))
+    return Frames(x, np.ones((length, D), bool), np.arange(length) < T, u)
+
+
+@quick_jit
+def path(system, frames):
+    return regime_chain(*system, frames, Knobs(), key=jax.random.key(0))[0]
+
+
+def changed(system, where, value):
+    return system._replace(posterior=eqx.tree_at(where, system.posterior, np.float32(value)))
+
+
+def uncorrected(system):
+    """The network's shift and the gain switched off: what remains is where q starts."""
+    posterior = system.posterior
+    system = changed(system, lambda p: p.head.weight, np.zeros_like(posterior.head.weight))
+    system = changed(system, lambda p: p.head.bias, np.zeros_like(posterior.head.bias))
+    return changed(system, lambda p: p.gain, np.zeros_like(posterior.gain))
+
+
+def same_valid_frames(one, other):
+    for ours, theirs in zip(one, other, strict=True):
+        np.testing.assert_allclose(ours[:T], theirs[:T], atol=1e-5)
+
+
+def test_entropy_is_that_of_the_gaussians():
+    scale = np.float32([[0.1, 2.0], [1.0, 0.5]])
+    entropy = Draw(z=None, mean=None, scale=scale, expected=None).entropy
+    np.testing.assert_allclose(entropy, norm.entropy(scale=scale).sum(axis=1), rtol=1e-5)
+
+
+def test_noise_is_keyed_by_frame():
+    short, long = (np.asarray(frame_noise(jax.random.key(3), n, L)) for n in (T, T + 4))
+    np.testing.assert_array_equal(short, long[:T])
+    assert len(np.unique(long)) == long.size
+
+
+def test_draws_have_the_mean_and_scale_they_report():
+    keys = jax.random.split(jax.random.key(1), 2000)
+    one = lambda system, frames, key: regime_chain(*system, frames, Knobs(), key=key)[0]  # noqa: E731
+    draws = quick_jit(jax.vmap(one, in_axes=(None, None, 0)))(filled(), some_frames(), keys)
+    white = np.asarray((draws.z - draws.mean) / draws.scale).reshape(2000, -1)
+    np.testing.assert_allclose(white.mean(axis=0), 0, atol=0.12)
+    np.testing.assert_allclose(np.cov(white.T), np.eye(T * L), atol=0.15)
+
+
+@STARTS
+def test_padding_of_any_length_and_content_changes_no_valid_frame(start):
+    system = filled(start)
+    bare = path(system, some_frames())
+    for frames in (some_frames(T + 4), some_frames(T + 4, 1e3)):
+        same_valid_frames(path(system, frames), bare)
+
+
+def test_a_missing_frame_is_read_through_its_mask_alone():
+    system, frames = filled(), some_frames()
+    whole, gaps = path(system, frames), []
+    for content in (0.0, 1e3, np.nan):
+        gap = frames._replace(x=frames.x.copy(), observed=frames.observed.copy())
+        gap.x[2], gap.observed[2] = content, False
+        gaps.append(path(system, gap))
+    same_valid_frames(gaps[0], gaps[1])
+    same_valid_frames(gaps[0], gaps[2])
+    assert (np.abs(gaps[0].mean - whole.mean).max(axis=1) > 1e-4).all()  # every frame hears of it
+
+
+def test_a_start_at_the_dynamics_weighs_the_regimes_predictions():
+    system, frames = uncorrected(filled(scale=1.0)), some_frames()
+    draw = path(system, frames)
+    predicted = quick_jit(lambda model, f, z: model.predicted_states(f, z))(system.model, frames, draw.z)
+    np.testing.assert_allclose(draw.expected[0], system.model.initial.mean, rtol=1e-5)
+    np.testing.assert_allclose(draw.expected[1:], predicted, rtol=1e-4)
+    share = (draw.mean - draw.expected[:, 1]) / (draw.expected[:, 0] - draw.expected[:, 1])
+    assert ((share > 0) & (share < 1)).all()
+    np.testing.assert_allclose(share[:, 0], share[:, 1], atol=1e-3)
+
+
+def test_a_start_at_the_state_is_a_residual_on_it():
+    draw = path(uncorrected(filled(Start.STATE)), some_frames())
+    np.testing.assert_allclose(draw.mean, np.concatenate([np.zeros((1, L)), draw.z[:-1]]), atol=1e-6)
+
+
+def test_a_start_at_the_origin_is_the_network_alone():
+    draw = path(uncorrected(filled(Start.ORIGIN)), some_frames())
+    np.testing.assert_allclose(draw.mean, np.zeros((T, L)), atol=1e-6)
+    np.testing.assert_array_less(1e-3, np.abs(path(filled(Start.ORIGIN), some_frames()).mean))
+
+
+def test_the_gain_corrects_by_what_was_observed_and_only_by_that():
+    start, frames = uncorrected(filled()), some_frames()
+    frames.observed[0] = [True, False]
+    once, twice = (changed(start, lambda p: p.gain, np.full((L, D), size)) for size in (1.0, 2.0))
+    begin, moved, moved_twice = (np.asarray(path(s, frames).mean[0]) for s in (start, once, twice))
+    (layer,) = start.model.emission.networks.layers
+    error = frames.x[0, 0] - (layer.weight[0] @ begin + layer.bias[0])[0]
+    assert (np.sign(moved - begin) == np.sign(error)).all()
+    np.testing.assert_allclose(moved_twice - begin, 2 * (moved - begin), rtol=1e-3)
+    frames.x[0, 1] += 5.0
+    np.testing.assert_array_equal(path(once, frames).mean[0], moved)
+
+
+@pytest.mark.parametrize(("start", "cell"), [(Start.DYNAMICS, "gru"), (Start.ORIGIN, "lstm")])
+def test_the_first_scale_is_the_one_asked_for(start, cell):
+    """In units of the dynamics noise where q starts from the dynamics, and of z elsewhere."""
+    system = quick_jit(lambda: make(start, cell=cell, initial_scale=0.5))()
+    unit = NOISE if start is Start.DYNAMICS else 1.0
+    np.testing.assert_allclose(path(system, some_frames()).scale[1:], 0.5 * unit, rtol=1e-3)
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_shared_embedding_reads_what_the_switches_read(shares):
+    system = filled(Start.STATE, shares_embedding=shares, embedding_hidden=(3,))
+    other = system._replace(model=jax.tree.map(lambda leaf: leaf + np.float32(0.5), system.model))
+    one, two = (np.asarray(path(s, some_frames()).mean) for s in (system, other))
+    assert np.allclose(one, two) != shares
