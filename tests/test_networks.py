@@ -11,9 +11,9 @@ from swerve.networks import Bidirectional, Gru, Lstm, Mlp
 
 # Compiling is what takes time here: whole functions, and little optimisation.
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-T, I, H = 6, 3, 4
+T, C, H = 6, 3, 4
 RNG = np.random.default_rng(0)
-INPUTS = RNG.normal(size=(T, I)).astype(np.float32)
+INPUTS = RNG.normal(size=(T, C)).astype(np.float32)
 
 
 def filled(make):
@@ -23,7 +23,7 @@ def filled(make):
 
 
 def both_ways(make_cell):
-    return filled(partial(Bidirectional, make_cell, I, H))
+    return filled(partial(Bidirectional, make_cell, C, H))
 
 
 @quick_jit
@@ -46,10 +46,10 @@ def read(network, inputs, valid):
 
 
 def test_gru_equals_equinox():
-    ours = filled(partial(Gru, I, H))
+    ours = filled(partial(Gru, C, H))
     theirs = eqx.tree_at(
         lambda c: (c.weight_ih, c.weight_hh, c.bias, c.bias_n),
-        filled(partial(eqx.nn.GRUCell, I, H)),
+        filled(partial(eqx.nn.GRUCell, C, H)),
         (
             ours.inputs.weight,
             ours.recurrent.weight,
@@ -63,7 +63,7 @@ def test_gru_equals_equinox():
 
 def test_lstm_equals_equinox():
     """Equinox orders the gates i, f, g, o, and its forget gate has no head start of 1."""
-    ours = filled(partial(Lstm, I, H))
+    ours = filled(partial(Lstm, C, H))
 
     def reordered(rows):
         enter, forget, leave, candidate = np.split(rows, 4)
@@ -72,7 +72,7 @@ def test_lstm_equals_equinox():
     head_start = np.repeat(np.float32([0, 1, 0, 0]), H)
     theirs = eqx.tree_at(
         lambda c: (c.weight_ih, c.weight_hh, c.bias),
-        filled(partial(eqx.nn.LSTMCell, I, H)),
+        filled(partial(eqx.nn.LSTMCell, C, H)),
         (
             reordered(ours.inputs.weight),
             reordered(ours.recurrent.weight),
@@ -96,7 +96,7 @@ def test_bidirectional_is_one_cell_ahead_and_one_behind(make_cell):
 @pytest.mark.parametrize("padding", [1, 5])
 def test_padding_of_any_length_and_content_changes_no_valid_frame(make_cell, padding):
     network = both_ways(make_cell)
-    longer = np.concatenate([INPUTS, np.full((padding, I), 100.0, np.float32)])
+    longer = np.concatenate([INPUTS, np.full((padding, C), 100.0, np.float32)])
     padded = read(network, longer, np.arange(T + padding) < T)
     np.testing.assert_allclose(padded[:T], read(network, INPUTS, np.ones(T, bool)), atol=1e-6)
 
@@ -109,7 +109,7 @@ def test_only_the_backward_half_sees_the_future():
     assert (change[H:] != 0).all()
 
 
-@pytest.mark.parametrize(("sizes", "affine"), [((I, 2), True), ((I, 16, 2), False)])
+@pytest.mark.parametrize(("sizes", "affine"), [((C, 2), True), ((C, 16, 2), False)])
 def test_mlp_is_affine_without_hidden_layers_only(sizes, affine):
     network = filled(partial(Mlp, sizes))
     points = np.stack([INPUTS[0], INPUTS[1], INPUTS[:2].mean(axis=0)])

@@ -29,9 +29,7 @@ def make(start, **settings):
         embedding_hidden=settings.get("embedding_hidden", ()),
     )
     posterior = PosteriorConfig(encoder_size=3, causal_size=4, start=start.value, **settings)
-    return build_system(
-        model, posterior, channels=D, controls=U, stickiness=1.0, allowed=K, key=jax.random.key(0)
-    )
+    return build_system(model, posterior, channels=D, controls=U, stickiness=1.0, allowed=K, key=jax.random.key(0))
 
 
 def filled(start=Start.DYNAMICS, scale=0.3, **settings):

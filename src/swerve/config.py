@@ -23,7 +23,7 @@ class ModelConfig:
     dynamics_reads_x: bool = False
     dynamics_reads_u: bool = True
     dynamics_noise: Literal["diagonal", "full"] = "diagonal"
-    dynamics_noise_per_regime: bool = True
+    dynamics_noise_per_regime: bool = False
     dynamics_noise_start: float = 0.1
     dynamics_noise_floor: float = 1e-7
     emission_hidden: tuple[int, ...] = ()
@@ -32,7 +32,7 @@ class ModelConfig:
     emission_noise_floor: float = 1e-4
     emission_reads_s: bool = False
     switching_reads_x: bool = True
-    switching_reads_z: bool = False
+    switching_reads_z: bool = True
     switching_reads_u: bool = True
     switching_hidden: tuple[int, ...] = (16,)
     switching_history: int = 1

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from swerve.networks import SCAN_UNROLL, AbstractCell, Bidirectional
+from swerve.networks import SCAN_UNROLL, AbstractCell, Bidirectional, Mlp
 from swerve.types import Frames, Key
 
 HALF_LOG_TWO_PI_E = 1.4189385332046727
 SMALLEST_SCALE = 1e-4
+WEIGHTS_HIDDEN = 16
 FIRST_SCALE = 0.1  # the unit of q's corrections at t = 1, where no dynamics tell how far a state strays
 
 
@@ -59,18 +60,19 @@ class Prior(NamedTuple):
 
 
 class Posterior(eqx.Module):
-    """q(z_t | z_{1:t-1}, x) = N(m_t + r_t (d(h_t) + G e_t), (r_t scale(h_t))^2).
+    """q(z_t | z_{1:t-1}, x) = N(m_t + r_t (d(h_t) + o(h_t) G e_t), (r_t scale(h_t))^2).
 
-    m_t = sum_m w_m a_m(z_{t-1}) weighs the model's expectations a_m, the weights read from the bidirectional
-    RNN; r_t weighs their noise scales likewise, so that KL(q || p) does not change when the dynamics become
-    more certain and nothing holds Q up (docs/decisions/0003); e_t = x_t - g(m_t) is what the expectation got
-    wrong (zero where x_t is missing); and h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t). `embedding` is None when the
-    model's own features are read instead.
+    m_t = sum_m w_m a_m(z_{t-1}) weighs the model's expectations a_m, the weights read from both RNNs and z_{t-1}.
+    r_t weighs their noise scales likewise, so that KL(q || p) does not change when the dynamics become more
+    certain, and nothing holds Q up (docs/decisions/0003). e_t = x_t - g(m_t) is what the expectation got wrong,
+    zero where x_t is missing, and o(h_t) how far the door is open for it. h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t).
+    `embedding` is None when the model's own features are read instead.
     """
 
     embedding: Callable | None
     encoder: Bidirectional
     weights: eqx.nn.Linear
+    weights_from_state: Mlp
     causal: AbstractCell
     state_gates: eqx.nn.Linear
     head: eqx.nn.Linear
@@ -95,20 +97,25 @@ class Posterior(eqx.Module):
         initial_gain: float,
         key: Key,
     ):
-        encoder_key, weights_key, causal_key, gates_key, head_key, gain_key = jax.random.split(key, 6)
+        encoder_key, weights_key, state_key, causal_key, gates_key, head_key, gain_key = jax.random.split(key, 7)
         self.embedding = embedding
         self.state_size = state_size
         self.start = start
         self.encoder = Bidirectional(make_cell, feature_size + control_size, encoder_size, key=encoder_key)
         read = self.encoder.size + feature_size
-        self.weights = eqx.nn.Linear(read, regimes if start is Start.DYNAMICS else 1, key=weights_key)
+        expectations = regimes if start is Start.DYNAMICS else 1
+        self.weights = eqx.nn.Linear(read, expectations, key=weights_key)
+        self.weights_from_state = Mlp(
+            (causal_size + state_size, WEIGHTS_HIDDEN, expectations), activation=jnp.tanh, key=state_key
+        )
         self.causal = make_cell(read, causal_size, key=causal_key)
         gate_size = self.causal.project(jnp.zeros(read)).shape[0]
         self.state_gates = eqx.nn.Linear(state_size + channels, gate_size, use_bias=False, key=gates_key)
-        head = eqx.nn.Linear(causal_size + read, 2 * state_size, key=head_key)
+        head = eqx.nn.Linear(causal_size + read, 3 * state_size, key=head_key)
         # A quiet start: small shifts, one scale for every frame, and states that track what is observed.
-        bias = jnp.zeros(2 * state_size).at[state_size:].set(jnp.log(jnp.expm1(initial_scale)))
-        weight = (0.1 * head.weight).at[state_size:].set(0.0)
+        scale_rows = slice(state_size, 2 * state_size)
+        bias = jnp.zeros(3 * state_size).at[scale_rows].set(jnp.log(jnp.expm1(initial_scale)))
+        weight = (0.1 * head.weight).at[scale_rows].set(0.0)
         self.head = eqx.tree_at(lambda h: (h.weight, h.bias), head, (weight, bias))
         wander = 0.1 * jax.random.normal(gain_key, (state_size, channels))
         self.gain = initial_gain * (wander + jnp.eye(state_size, channels))
@@ -122,7 +129,7 @@ class Posterior(eqx.Module):
         read = jnp.concatenate([encoded, features], axis=1)
         from_memory, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
         per_frame = (
-            jax.nn.softmax(jax.vmap(self.weights)(read), axis=1),
+            jax.vmap(self.weights)(read),
             jax.vmap(self.causal.project)(read),
             read @ from_read.T + self.head.bias[None],
             frame_noise(key, len(read), self.state_size),
@@ -131,13 +138,16 @@ class Posterior(eqx.Module):
         )
 
         def propose(memory, z, expected, scales, frame):
-            weights, gates, direct, noise, x, observed = frame
+            logits, gates, direct, noise, x, observed = frame
+            own = self.weights_from_state(jnp.concatenate([memory[: self.causal.size], z]))
+            weights = jax.nn.softmax(logits + own)
             mean = weights @ expected
             error = jnp.zeros_like(x) if prior.observe is None else jnp.where(observed, x - prior.observe(mean), 0.0)
             memory = self.causal.step(memory, gates + self.state_gates(jnp.concatenate([z, error])))
-            shift, raw_scale = jnp.split(from_memory @ memory[: self.causal.size] + direct, 2)
+            outputs = from_memory @ memory[: self.causal.size] + direct
+            shift, raw_scale, door = jnp.split(outputs, 3)
             unit = weights @ scales
-            mean = mean + unit * (shift + self.gain @ error)
+            mean = mean + unit * (shift + 2 * jax.nn.sigmoid(door) * (self.gain @ error))
             scale = unit * (SMALLEST_SCALE + jax.nn.softplus(raw_scale))
             return memory, Draw(mean + scale * noise, mean, scale, expected)
 

@@ -32,7 +32,7 @@ from swerve.run import Run
 from swerve.training import loop
 from swerve.training.checkpoint import write_json
 from swerve.training.restarts import pick
-from swerve.training.step import Restart, System, TrainingData, TrainState
+from swerve.training.step import System, TrainingData
 
 WORK = Path("runs/reproduce")
 TRAINING_SEED, TEST_SEED = 2000, 2001
@@ -140,8 +140,8 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
     return {"": scores}, details
 
 
-def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
-    """All runs on one axis; the first restart of each run, alone, is the row with one restart."""
+def train_runs(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> loop.Trained:
+    """All restarts of all runs on one axis, none dropped; goes on from `work` if it was stopped."""
     states, restarts, guides = _seeded(prepared, config, experiment, work)
     plan = dataclasses.replace(plan_of(config), rungs=())
     with display.stop_on_interrupt() as stop, display.training_progress(plan.steps) as show:
@@ -157,6 +157,12 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
         )
     if not trained.finished:
         raise InputError("Stopped; run the same command again to go on.")
+    return trained
+
+
+def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+    """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
+    trained = train_runs(prepared, config, experiment, work)
     per_run = config.training.restarts
     bounds = trained.history.latest("bound", list(range(experiment.runs * per_run)))
     place = {restart: position for position, restart in enumerate(trained.alive)}
@@ -164,7 +170,8 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     for run_index in range(experiment.runs):
         own = range(run_index * per_run, (run_index + 1) * per_run)
         every = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in own if r in place}
-        best = max(every, key=lambda r: bounds[r])
+        living = sorted(every)
+        best = living[loop.choose(trained.history, living)]
         chosen.append(every[best])
         single.append(every.get(own[0], dict.fromkeys(SCORES, 0.0)))
         details.append(
@@ -178,15 +185,17 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     rows = {"": chosen}
     if per_run > 1:
         rows["one restart at the recipe's central values"] = single
-    return rows, details
+    timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
+    return rows, [timing, *details]
 
 
 def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Path):
     """The restarts of all runs on one axis. Seeding is slow on an accelerator, so it is done on the CPU."""
     with jax.default_device(jax.devices("cpu")[0]):
-        parts: list[tuple[TrainState, Restart, jax.Array]] = []
-        for seed in range(experiment.runs):
-            parts.append(make_restarts(prepared, config, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz"))
+        parts = [
+            make_restarts(prepared, config, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz")
+            for seed in range(experiment.runs)
+        ]
     first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
     states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
     moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]

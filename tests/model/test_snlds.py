@@ -21,10 +21,14 @@ K, T, D, L, U = 2, 5, 3, 2, 2
 DRAWS = 2000
 PLAIN = {
     "dynamics": "linear",
+    "dynamics_residual": True,
+    "dynamics_reads_x": False,
     "dynamics_reads_u": False,
     "switching_reads_x": False,
+    "switching_reads_z": False,
     "switching_reads_u": False,
     "switching_hidden": (4,),
+    "emission_reads_s": False,
 }
 CASES = {
     "plain": {},
@@ -51,9 +55,7 @@ def filled(regimes=K, seed=0, scale=0.5, **edges):
     rng = np.random.default_rng(seed)
     config = ModelConfig(regimes=regimes, state_size=L, **PLAIN | edges)
     like = jax.eval_shape(
-        lambda: build_model(
-            config, channels=D, controls=U, stickiness=0.0, allowed=regimes, key=jax.random.key(0)
-        )
+        lambda: build_model(config, channels=D, controls=U, stickiness=0.0, allowed=regimes, key=jax.random.key(0))
     )
     model = jax.tree.map(lambda leaf: np.float32(scale * rng.normal(size=leaf.shape)), like)
     return allowing(model, regimes)
@@ -126,9 +128,7 @@ def switch_logits(model, features, z, u, t):
 def by_hand(model, frames, z, temperature):
     x, seen, u = np.nan_to_num(frames.x), frames.observed, frames.u
     features = np.concatenate([x, seen], axis=1)
-    log_transition = [
-        log_softmax(switch_logits(model, features, z, u, t) / temperature, axis=1) for t in range(1, T)
-    ]
+    log_transition = [log_softmax(switch_logits(model, features, z, u, t) / temperature, axis=1) for t in range(1, T)]
     log_dynamics, log_emission = np.zeros((T, K)), np.zeros((T, K))
     for t, k in itertools.product(range(T), range(K)):
         if t == 0:

@@ -42,9 +42,7 @@ def check(edges, **window):
     like = jax.eval_shape(lambda: driven(edges, **window))
     switching = jax.tree.map(lambda leaf: np.float32(RNG.normal(size=leaf.shape)), like)
     features = np.float32(RNG.normal(size=(switching.history, F)))
-    np.testing.assert_allclose(
-        logits_of(switching, features), by_hand(switching, features, edges), atol=1e-5
-    )
+    np.testing.assert_allclose(logits_of(switching, features), by_hand(switching, features, edges), atol=1e-5)
 
 
 @pytest.mark.parametrize("edges", EDGES, ids=str)

@@ -47,7 +47,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def save_tree(path: Path, tree: Any, about: dict[str, Any]) -> None:
     """All arrays of a tree under their paths, and what is to be known about them."""
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named_leaves(jax.device_get(tree))}
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named_leaves(jax.device_get(tree))}
     write_atomically(path, save(arrays, metadata={HEADER: json.dumps({"format": FORMAT, **about})}))
 
 

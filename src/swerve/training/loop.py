@@ -17,6 +17,7 @@ from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainSt
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
+TIE = 0.02  # nats per frame: bounds closer than this differ by less than training the same model twice
 
 
 class TrainingDivergedError(InputError):
@@ -53,6 +54,9 @@ class History:
     skipped: list[int] = field(default_factory=list)
     retired: dict[str, str] = field(default_factory=dict)
     """Restart -> why it was given up."""
+    seconds: float = 0.0
+    """Time spent training, compilation included."""
+    hardware: str = ""
 
     def latest(self, name: str, alive: list[int]) -> np.ndarray:
         """The last point of a curve, for the living."""
@@ -82,10 +86,8 @@ class Report:
     system: System
     """The best restart's parameters as they are now."""
 
-    @property
-    def best(self) -> int:
-        """Position among the living of the highest bound."""
-        return int(np.nanargmax(self.bounds))
+    best: int
+    """Position among the living of the restart that would be chosen now."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,9 @@ def train(
         run.states = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
         held_out = axis.evaluate_all(run.states, validation)
         run.history.record(step, run.alive, total, held_out)
+        elapsed = time.perf_counter() - began
+        run.history.seconds += elapsed
+        run.history.hardware = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
         messages = _retire_diverged(run, held_out, total)
         if run.alive:
             messages += _drop_losers(run, plan, step)
@@ -143,11 +148,11 @@ def train(
             _save(checkpoint, run, total)
         if not run.alive:
             raise TrainingDivergedError(_all_diverged(checkpoint))
-        on_report(_report(run, plan, step, total, (step - position) / (time.perf_counter() - began), messages))
+        on_report(_report(run, plan, step, total, (step - position) / elapsed, messages))
         position = step
         if step < plan.steps and should_stop():
             break
-    best = int(np.nanargmax(run.history.latest("bound", run.alive)))
+    best = choose(run.history, run.alive)
     return Trained(
         system=axis.pick(run.states.system, best),
         chosen=run.alive[best],
@@ -156,6 +161,20 @@ def train(
         history=run.history,
         finished=position >= plan.steps,
     )
+
+
+def choose(history: History, alive: list[int]) -> int:
+    """Position of the best restart: the highest held-out bound, or the simplest of those the data can not tell apart.
+
+    Among bounds within TIE of the highest: fewest regimes in use (but not a single one, which segments nothing),
+    then the longest segments (docs/decisions/0004).
+    """
+    bounds, used, durations = (history.latest(name, alive) for name in ("bound", "regimes_in_use", "mean_duration"))
+    bounds = np.nan_to_num(bounds, nan=-np.inf)
+    tied = [i for i in np.flatnonzero(bounds >= bounds.max() - TIE) if used[i] > 1.5]
+    if not tied:
+        return int(np.argmax(bounds))
+    return int(min(tied, key=lambda i: (round(float(used[i])), -durations[i])))
 
 
 def _stops(plan: Plan) -> list[int]:
@@ -175,6 +194,8 @@ def _drop_losers(run: _Progress, plan: Plan, step: int) -> list[str]:
         if _rung_step(plan, rung) != step or keep == len(run.alive) or step == plan.steps:
             continue
         order = np.argsort(-run.history.latest("bound", run.alive), kind="stable")
+        simplest = choose(run.history, run.alive)
+        order = np.concatenate([[simplest], order[order != simplest]])
         kept = np.sort(order[:keep])
         dropped = [run.alive[i] for i in order[keep:]]
         for restart in dropped:
@@ -212,6 +233,7 @@ def _all_diverged(checkpoint: Path | None) -> str:
 
 
 def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, messages: list[str]) -> Report:
+    best = choose(run.history, run.alive)
     return Report(
         step=step,
         steps=plan.steps,
@@ -221,7 +243,8 @@ def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, mess
         regimes_in_use=run.history.latest("regimes_in_use", run.alive).tolist(),
         steps_per_second=rate,
         messages=messages,
-        system=axis.pick(run.states.system, int(np.nanargmax(run.history.latest("bound", run.alive)))),
+        best=best,
+        system=axis.pick(run.states.system, best),
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from swerve.model.snlds import Snlds
 from swerve.objective import Knobs, Terms, sequence_terms, usage_entropy
@@ -59,7 +59,7 @@ def start(system: System) -> TrainState:
 
 
 def batch_loss(
-    system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Key
+    system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
 ) -> Float[Array, ""]:
     """Minus the objective: terms summed over time, averaged over the batch."""
     terms = jax.vmap(lambda f, g, k: sequence_terms(system.model, system.posterior, f, bent, g, key=k))(
@@ -80,7 +80,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     bent = knobs(restart.schedule, state.step)
     gradient = jax.grad(batch_loss)(state.system, frames, guide, bent, keys)
 
-    norm = optax.global_norm(gradient)
+    norm = optax.tree.norm(gradient)
     finite = jnp.isfinite(norm)
     shrink = jnp.minimum(1.0, restart.schedule.clip / norm)
     direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)

@@ -1,0 +1,69 @@
+"""From a system and a batch to regimes; a label belongs to its recording alone."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swerve.build import build_system
+from swerve.config import ModelConfig, PosteriorConfig
+from swerve.segment import bucket_length, infer_batch
+from swerve.types import Frames
+
+K, T, D, SAMPLES = 3, 6, 2, 3
+LENGTHS = (T, 4, 4)
+
+
+@pytest.fixture(scope="module")
+def result():
+    """Three recordings: the third is the second with garbage in its padding."""
+    rng = np.random.default_rng(0)
+    model = ModelConfig(regimes=K, state_size=2, dynamics="linear", switching_hidden=(4,))
+    posterior = PosteriorConfig(encoder_size=3, causal_size=3)
+    like = jax.eval_shape(
+        lambda: build_system(model, posterior, channels=D, controls=0, stickiness=0.0, allowed=K, key=jax.random.key(0))
+    )
+    system = jax.tree.map(lambda leaf: np.float32(0.7 * rng.normal(size=leaf.shape)), like)
+    allowed = np.zeros(K, np.float32)
+    system = system._replace(model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
+    x = np.float32(rng.normal(size=(len(LENGTHS), T, D)))
+    x[2] = x[1]
+    valid = np.arange(T) < np.array(LENGTHS)[:, None]
+    x[2, LENGTHS[2] :] = np.nan
+    frames = Frames(x, np.ones(x.shape, bool), valid, np.zeros((*valid.shape, 0), np.float32))
+    return [np.asarray(a) for a in infer_batch(system, frames, samples=SAMPLES)]
+
+
+def test_probabilities_sum_to_one_in_every_valid_frame(result):
+    probabilities, _, _ = result
+    assert (probabilities >= 0).all()
+    for row, length in zip(probabilities, LENGTHS, strict=True):
+        np.testing.assert_allclose(row[:length].sum(axis=1), 1, rtol=1e-5)
+
+
+def test_paths_are_regimes_and_expectations_are_finite(result):
+    _, paths, expected = result
+    assert paths.shape == (len(LENGTHS), T)
+    assert set(np.unique(paths)) <= set(range(K))
+    assert expected.shape == (len(LENGTHS), T, D)
+    assert np.isfinite(expected[0]).all()
+
+
+def test_neighbours_and_padding_change_nothing(result):
+    for array in result:
+        np.testing.assert_array_equal(array[1, : LENGTHS[1]], array[2, : LENGTHS[1]])
+    assert not np.allclose(result[0][0, : LENGTHS[1]], result[0][1, : LENGTHS[1]])
+
+
+@given(st.integers(1, 10**6))
+def test_a_bucket_holds_the_recording_and_at_most_a_quarter_more(length):
+    bucket = bucket_length(length)
+    assert length <= bucket <= max(16, 1.25 * length)
+    assert bucket_length(bucket) == bucket
+    assert bucket <= bucket_length(length + 1)
+
+
+def test_few_buckets_serve_many_lengths():
+    assert len({bucket_length(length) for length in range(1, 10_001)}) < 50

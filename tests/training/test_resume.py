@@ -1,0 +1,86 @@
+"""A training run that is killed without warning, again and again, ends at the same bits as one that was not.
+
+Run as a program, this file is that training run: the arguments are the checkpoint and the file for the result.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from test_step import BATCH, STEPS, toy_data, toy_restart, toy_state
+
+from swerve.training.checkpoint import save_tree
+from swerve.training.loop import Plan, Report, Rung, train
+from swerve.training.restarts import stack
+
+REPORTS, KILLS, PAUSE = 12, 3, 0.1
+SEEDS = (0, 1)
+
+
+def main(checkpoint: str, result: str) -> None:
+    def on_report(report: Report) -> None:
+        print(report.step, flush=True)
+        time.sleep(PAUSE)  # leaves time to be killed between reports
+
+    trained = train(
+        Plan(REPORTS * STEPS, BATCH, STEPS, rungs=(Rung(0.5, 0.5),)),
+        stack([toy_state(seed) for seed in SEEDS]),
+        stack([toy_restart(seed) for seed in SEEDS]),
+        toy_data(),
+        toy_data(1).frames,
+        checkpoint=Path(checkpoint),
+        on_report=on_report,
+    )
+    save_tree(Path(result), trained.systems, {"chosen": trained.chosen, "bound": trained.history.bound})
+
+
+def launch(folder: Path, name: str) -> subprocess.Popen:
+    """All runs share one cache of compiled programs, so that only the first one compiles."""
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    files = [folder / f"{name}.{kind}.safetensors" for kind in ("training", "result")]
+    command = [sys.executable, __file__, *map(str, files)]
+    return subprocess.Popen(command, env={**os.environ, **cache}, stdout=subprocess.PIPE, text=True)
+
+
+def run_to_the_end(folder: Path, name: str) -> tuple[list[int], bytes]:
+    with launch(folder, name) as process:
+        steps = [int(line) for line in process.stdout]
+    assert process.returncode == 0
+    return steps, (folder / f"{name}.result.safetensors").read_bytes()
+
+
+def killed_on_the_way(folder: Path, name: str, rng: np.random.Generator) -> int:
+    """The last step that the run reported before it was killed."""
+    with launch(folder, name) as process:
+        for _ in range(rng.integers(1, 4)):
+            step = int(process.stdout.readline())
+        time.sleep(rng.uniform(0, 2 * PAUSE))
+        process.send_signal(signal.SIGKILL)
+        rest = process.stdout.read().split()
+    assert process.returncode == -signal.SIGKILL
+    return int(rest[-1]) if rest else step
+
+
+def test_a_killed_run_ends_at_the_same_bits_as_one_that_was_not(tmp_path):
+    rng = np.random.default_rng(0)
+    steps, expected = run_to_the_end(tmp_path, "whole")
+    assert steps == [STEPS * (1 + i) for i in range(REPORTS)]
+    reached = [killed_on_the_way(tmp_path, "killed", rng) for _ in range(KILLS)]
+    assert reached == sorted(set(reached))
+    assert reached[-1] < REPORTS * STEPS
+    steps, found = run_to_the_end(tmp_path, "killed")
+    assert steps[0] > reached[-1]  # nothing that was reported is done again
+    assert steps[-1] == REPORTS * STEPS
+    assert found == expected
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

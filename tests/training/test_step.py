@@ -1,0 +1,173 @@
+"""One update and many: they learn, survive what is not finite, and are compiled once.
+
+The toy made here is shared by the other tests of training, so that its functions are compiled once for all.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from swerve.build import build_system
+from swerve.config import ModelConfig, PosteriorConfig
+from swerve.objective import Knobs, sequence_terms, usage_entropy
+from swerve.schedule import Schedule
+from swerve.training.restarts import pick, stack
+from swerve.training.step import (
+    Restart,
+    TrainingData,
+    advance,
+    advance_together,
+    batch_loss,
+    evaluate,
+    evaluate_together,
+    hide_frames,
+    start,
+)
+from swerve.types import Frames
+
+quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+N, T, D, K = 8, 4, 1, 2
+STEPS, BATCH = 5, 4
+CALM, POISON = 0, 1  # guides: silence, and NaN everywhere
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiles():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+MODEL = ModelConfig(
+    regimes=K,
+    state_size=1,
+    dynamics="linear",
+    switching_reads_x=False,
+    switching_reads_z=False,
+    switching_reads_u=False,
+)
+POSTERIOR = PosteriorConfig(encoder_size=3, causal_size=3, start="state")
+
+
+@quick_jit
+def toy_system(key):
+    return build_system(MODEL, POSTERIOR, channels=D, controls=0, stickiness=1.0, allowed=K, key=key)
+
+
+def toy_state(seed):
+    return start(toy_system(jax.random.key(seed)))
+
+
+def toy_restart(seed=0, guide=CALM, **settings):
+    schedule = jax.tree.map(jnp.float32, Schedule(0.02, 0.02, warmup_steps=1.0)._replace(**settings))
+    return Restart(schedule, jax.random.key(seed), jnp.asarray(guide))
+
+
+def toy_data(seed=0):
+    """Random walks that drift up or down, the last frame of every other one padded."""
+    rng = np.random.default_rng(seed)
+    drift = np.repeat(rng.choice([-0.5, 0.5], size=(N, 1, 1)), T, axis=1)
+    x = np.cumsum(drift + 0.05 * rng.normal(size=(N, T, D)), axis=1)
+    valid = (np.arange(T) < T - 1) | (np.arange(N)[:, None] % 2 == 0)
+    frames = Frames(jnp.float32(x), jnp.ones((N, T, D), bool), jnp.asarray(valid), jnp.zeros((N, T, 0)))
+    guides = jnp.stack([jnp.zeros((N, T, K)), jnp.full((N, T, K), jnp.nan)])
+    return TrainingData(frames, guides)
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
+
+
+def go(state, restart, times=1):
+    data = toy_data()
+    for _ in range(times):
+        state = advance(state, data, restart, steps=STEPS, batch_size=BATCH)
+    return state
+
+
+def test_the_held_out_bound_rises():
+    before = evaluate(toy_system(jax.random.key(0)), toy_data(1).frames)
+    trained = go(toy_state(0), toy_restart(), times=20)
+    after = evaluate(trained.system, toy_data(1).frames)
+    assert (int(trained.step), int(trained.skipped)) == (20 * STEPS, 0)
+    assert after.bound > before.bound + 0.2
+    assert 1 <= after.regimes_in_use <= K
+    assert 1 / K <= after.confidence <= 1
+
+
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
+    before = go(toy_state(0), toy_restart())
+    kept = jax.device_get((before.system, before.adam))
+    poisoned = go(before, toy_restart(guide=POISON))
+    assert same((poisoned.system, poisoned.adam), kept)
+    assert (int(poisoned.skipped), int(poisoned.skipped_in_a_row), int(poisoned.step)) == (STEPS, STEPS, 2 * STEPS)
+    recovered = go(poisoned, toy_restart())
+    assert (int(recovered.skipped), int(recovered.skipped_in_a_row)) == (STEPS, 0)
+    assert not same(recovered.system, kept[0])
+
+
+def test_an_absurd_learning_rate_leaves_finite_parameters():
+    state = go(toy_state(0), toy_restart(learning_rate=1e30, first_learning_rate=1e30), times=2)
+    assert int(state.skipped) > 0
+    assert all(np.isfinite(leaf).all() for leaf in leaves(state))
+
+
+def test_a_regimes_permission_is_never_trained():
+    assert (np.asarray(go(toy_state(0), toy_restart()).system.model.log_allowed) == 0).all()
+
+
+def test_the_same_shapes_compile_once():
+    state = go(toy_state(0), toy_restart())
+    compiled = advance._cache_size()
+    go(state, toy_restart(7, learning_rate=0.5))
+    go(toy_state(1), toy_restart(8))
+    assert advance._cache_size() == compiled
+
+
+def test_restarts_together_equal_restarts_one_by_one():
+    seeds = (0, 1)
+    settings = [{}, {"learning_rate": 0.05, "gap_rate": 0.3, "balance": 0.5}]
+    restarts = [toy_restart(seed, **setting) for seed, setting in zip(seeds, settings, strict=True)]
+    one_by_one = [go(toy_state(seed), restart) for seed, restart in zip(seeds, restarts, strict=True)]
+    states = stack([toy_state(seed) for seed in seeds])
+    together = advance_together(states, toy_data(), stack(restarts), steps=STEPS, batch_size=BATCH)
+    bounds = evaluate_together(together.system, toy_data(1).frames)
+    for r, alone in enumerate(one_by_one):
+        close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
+        jax.tree.map(close, pick(together, r), alone)
+        jax.tree.map(close, pick(bounds, r), evaluate(alone.system, toy_data(1).frames))
+
+
+@quick_jit
+def loss_and_terms(system, data, knobs):
+    keys = jax.random.split(jax.random.key(0), N)
+    guide = data.guides[CALM]
+    terms = jax.vmap(lambda f, g, k: sequence_terms(*system, f, knobs, g, key=k))(data.frames, guide, keys)
+    return batch_loss(system, data.frames, guide, knobs, keys), terms
+
+
+@pytest.mark.parametrize(("uniformity", "balance"), [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0)])
+def test_the_loss_is_the_bound_less_uniformity_plus_balance(uniformity, balance):
+    knobs = jax.tree.map(jnp.float32, Knobs(uniformity=uniformity, balance=balance))
+    loss, terms = loss_and_terms(toy_system(jax.random.key(0)), toy_data(), knobs)
+    terms = jax.tree.map(np.asarray, terms)
+    used = float(usage_entropy(jnp.asarray(terms.usage.sum(axis=0))))
+    expected = terms.elbo.mean() - uniformity * terms.uniform_kl.mean() + balance * terms.frames.mean() * used
+    np.testing.assert_allclose(loss, -expected, rtol=1e-5)
+
+
+def test_hidden_frames_are_whole_and_as_frequent_as_asked():
+    frames = Frames(jnp.ones((50, 40, 3)), jnp.ones((50, 40, 3), bool), jnp.ones((50, 40), bool), jnp.ones((50, 40, 2)))
+    hidden = hide_frames(frames, jnp.float32(0.3), key=jax.random.key(0))
+    gone = ~np.asarray(hidden.observed)
+    assert (gone.all(axis=2) == gone.any(axis=2)).all()
+    assert abs(gone.mean() - 0.3) < 0.05
+    assert same(hidden._replace(observed=frames.observed), frames)
+    assert same(hide_frames(frames, jnp.float32(0.0), key=jax.random.key(0)), frames)
