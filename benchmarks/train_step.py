@@ -37,6 +37,7 @@ REACHER = (
     PosteriorConfig(cell="lstm", encoder_size=32, causal_size=64, shares_embedding=True),
     {"length": 50, "channels": 36},
 )
+SHAPES = {"ball": BALL, "reacher": REACHER}
 SEQUENCES, BATCH = 128, 32
 
 
@@ -97,9 +98,10 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def restarts_table(quick):
+def restarts_table(quick, shapes):
     rows = []
-    for name, (model, posterior, shape) in {"ball": BALL, "reacher": REACHER}.items():
+    for name in shapes:
+        model, posterior, shape = SHAPES[name]
         paper = dataclasses.replace(posterior, start="origin", initial_gain=0.0)
         for restarts in (1, 8) if quick else (1, 8, 64):
             steps = 20 if quick else 50
@@ -116,6 +118,7 @@ def restarts_table(quick):
             if restarts == 1:
                 row["cost_against_paper_posterior"] = per_step / measure(model, paper, shape, 1, steps)[0]
             rows.append(row)
+            print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     return rows
 
 
@@ -149,11 +152,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller cases")
     parser.add_argument("--only", choices=("restarts", "growth"))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {**surroundings()}
     if options.only != "growth":
-        results["restarts"] = restarts_table(options.quick)
+        results["restarts"] = restarts_table(options.quick, options.shapes)
         show(f"Training step, batch {BATCH}, {results['hardware']}", results["restarts"])
     if options.only != "restarts":
         results["growth"] = growth_table(options.quick)

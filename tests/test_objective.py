@@ -95,7 +95,7 @@ def linear_system(regimes):
     """A linear model of moderate noise, and a q that is a little wider than its prior."""
     rng = np.random.default_rng(0)
     no_drivers = dict.fromkeys(("switching_reads_x", "switching_reads_z", "switching_reads_u"), False)
-    noises = {"dynamics_noise_start": 0.3, "emission_noise_start": 0.7}
+    noises = {"dynamics_noise_per_regime": True, "dynamics_noise_start": 0.3, "emission_noise_start": 0.7}
     model = ModelConfig(regimes=regimes, state_size=1, dynamics="linear", **noises, **no_drivers)
     posterior = PosteriorConfig(encoder_size=3, causal_size=3, initial_scale=2.5, initial_gain=0.0)
     system = quick_jit(

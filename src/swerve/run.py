@@ -22,6 +22,7 @@ from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
 from swerve.fitting import Prepared, fit_arhmm, fit_snlds, prepare
+from swerve.seeds import held_out_likelihood
 from swerve.training.checkpoint import load_about, load_tree, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
@@ -91,8 +92,7 @@ class Run:
         ready = self._ready(series)
         frames = jax.tree.map(jnp.asarray, to_frames(ready))
         if isinstance(self.model, ArHmm):
-            total = jax.vmap(lambda one: arhmm.log_likelihood(self.model, one))(frames).sum()
-            return float(total / frames.valid.sum())
+            return float(held_out_likelihood(self.model, frames))
         return float(evaluate(self.model, frames).bound)
 
     def save(self, folder: Path) -> None:

@@ -91,12 +91,13 @@ def guides_for(
 
 def cached_guides(cache: Path | None, *arguments, **options) -> tuple[Float[Array, "G N T K"], list[int]]:
     """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
-    if cache is None:
-        return guides_for(*arguments, **options)
-    if not cache.is_file():
-        guides, followed = guides_for(*arguments, **options)
+    if cache is not None and cache.is_file():
+        with np.load(cache, allow_pickle=False) as stored:
+            return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
+    guides, followed = guides_for(*arguments, **options)
+    rounded = np.asarray(guides, np.float16)  # without a file too: the same seed gives the same model
+    if cache is not None:
         content = io.BytesIO()
-        np.savez_compressed(content, guides=np.asarray(guides, np.float16), followed=np.array(followed))
+        np.savez_compressed(content, guides=rounded, followed=np.array(followed))
         write_atomically(cache, content.getvalue())
-    with np.load(cache, allow_pickle=False) as stored:
-        return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
+    return jnp.asarray(rounded, jnp.float32), followed

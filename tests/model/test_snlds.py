@@ -24,6 +24,7 @@ PLAIN = {
     "dynamics_residual": True,
     "dynamics_reads_x": False,
     "dynamics_reads_u": False,
+    "dynamics_noise_per_regime": True,
     "switching_reads_x": False,
     "switching_reads_z": False,
     "switching_reads_u": False,

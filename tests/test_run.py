@@ -1,0 +1,309 @@
+"""Fitting, keeping, resuming and using a run. Every SNLDS here has the same shapes, so that it compiles once."""
+
+import json
+from dataclasses import asdict, replace
+
+import jax
+import numpy as np
+import pytest
+
+from swerve import api, fitting, run
+from swerve.build import build_system
+from swerve.data import bouncing_ball
+from swerve.data.windows import Standardizer, cut_windows
+from swerve.errors import InputError
+from swerve.types import Series
+
+SETTINGS = (
+    "training.steps=20",
+    "training.report_every=10",
+    "training.restarts=2",
+    "training.batch_size=4",
+    "training.window=40",
+    "training.validation_share=0.2",
+    "posterior.encoder_size=4",
+    "posterior.causal_size=4",
+    "model.state_size=2",
+    "model.dynamics_hidden=[4]",
+    "model.switching_hidden=[4]",
+    "arhmm.lags=[1]",
+    "arhmm.restarts=1",
+    "arhmm.max_iterations=5",
+)
+CONFIG = api.make_config(2, settings=SETTINGS)
+LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
+
+
+@pytest.fixture(scope="session")
+def recordings() -> list[Series]:
+    """Five balls of different lengths, one of them with a gap."""
+    whole = bouncing_ball.generate(5, seed=3).series()
+    ragged = [replace(one, x=one.x[:n].copy(), s=one.s[:n]) for one, n in zip(whole, LENGTHS, strict=True)]
+    ragged[1].x[20:26] = np.nan
+    return ragged
+
+
+@pytest.fixture(scope="session")
+def kept(recordings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "kept"
+    return run.fit(recordings, CONFIG, out=folder), folder
+
+
+@pytest.fixture(scope="session")
+def fitted(kept) -> run.Run:
+    return kept[0]
+
+
+@pytest.fixture(scope="session")
+def two_columns() -> list[Series]:
+    walks = []
+    for i, one in enumerate(bouncing_ball.generate(5, seed=4).series()):
+        x = np.concatenate([one.x, 100 + np.random.default_rng(i).standard_normal((len(one), 1))], axis=1)
+        walks.append(replace(one, x=x, columns=("height", "weight")))
+    return walks
+
+
+@pytest.fixture(scope="session")
+def linear(two_columns) -> run.Run:
+    return run.fit(two_columns, api.make_config(2, "arhmm", settings=SETTINGS))
+
+
+def assert_same_model(one: run.Run, other: run.Run) -> None:
+    leaves = jax.tree.leaves(one.model), jax.tree.leaves(other.model)
+    assert len(leaves[0]) == len(leaves[1]) > 0
+    for a, b in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def assert_same_segmentations(one, other) -> None:
+    assert [a.name for a in one] == [b.name for b in other]
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.labels, b.labels)
+        np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-4)
+
+
+def test_every_frame_of_ragged_recordings_with_gaps_has_a_regime(fitted, recordings):
+    for one, found in zip(recordings, fitted.infer(recordings), strict=True):
+        segmentation = found.segmentation
+        assert segmentation.name == one.name
+        assert segmentation.labels.shape == (len(one),)
+        assert set(segmentation.labels.tolist()) <= {0, 1}
+        assert segmentation.probabilities.shape == (len(one), 2)
+        np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        np.testing.assert_array_equal(segmentation.labels, segmentation.probabilities.argmax(axis=1))
+        assert found.expected.shape == one.x.shape
+        assert np.isfinite(found.expected).all()
+
+
+def test_expected_observations_are_in_the_units_of_the_data(fitted, recordings):
+    shifted = replace(fitted, standardizer=Standardizer(fitted.standardizer.mean + 1000, fitted.standardizer.scale))
+    moved = [replace(one, x=one.x + 1000) for one in recordings]
+    for before, after in zip(fitted.infer(recordings), shifted.infer(moved), strict=True):
+        np.testing.assert_allclose(after.expected, before.expected + 1000, atol=1e-2)
+
+
+def test_a_loaded_run_is_the_saved_one(kept, recordings):
+    saved, folder = kept
+    loaded = run.load(folder)
+    assert_same_model(loaded, saved)
+    for before, after in zip(saved.segment(recordings), loaded.segment(recordings), strict=True):
+        np.testing.assert_array_equal(after.labels, before.labels)
+        np.testing.assert_array_equal(after.probabilities, before.probabilities)
+    for name in ("config", "columns", "controls", "held_out", "history", "chosen", "finished", "dropped"):
+        assert getattr(loaded, name) == getattr(saved, name), name
+
+
+def test_a_loaded_arhmm_is_the_saved_one(linear, two_columns, tmp_path):
+    linear.save(tmp_path / "run")
+    loaded = run.load(tmp_path / "run")
+    assert_same_model(loaded, linear)
+    assert loaded.history is None
+    for before, after in zip(linear.segment(two_columns), loaded.segment(two_columns), strict=True):
+        np.testing.assert_array_equal(after.labels, before.labels)
+
+
+def test_a_run_in_memory_is_the_one_kept_in_a_folder(fitted, recordings):
+    assert_same_model(run.fit(recordings, CONFIG), fitted)
+
+
+def test_another_seed_is_another_model(fitted, recordings):
+    other = run.fit(recordings, replace(CONFIG, seed=1))
+    leaves = zip(jax.tree.leaves(fitted.model), jax.tree.leaves(other.model), strict=True)
+    assert any(not np.array_equal(a, b) for a, b in leaves)
+
+
+def test_labels_do_not_depend_on_how_many_are_computed_together(fitted, recordings, monkeypatch):
+    together = fitted.segment(recordings)
+    monkeypatch.setattr(run, "BATCH", 2)
+    assert_same_segmentations(fitted.segment(recordings), together)
+
+
+def test_labels_do_not_depend_on_order_or_company(fitted, recordings):
+    together = fitted.segment(recordings)
+    assert_same_segmentations(fitted.segment(recordings[::-1]), together[::-1])
+    for i in (0, 1):
+        assert_same_segmentations(fitted.segment([recordings[i]]), [together[i]])
+
+
+def test_labels_do_not_depend_on_the_truth(fitted, recordings):
+    blind = [replace(one, s=None) for one in recordings]
+    assert_same_segmentations(fitted.segment(blind), fitted.segment(recordings))
+
+
+def test_the_most_probable_path_is_an_option(fitted, recordings):
+    frames, path = fitted.segment(recordings), fitted.segment(recordings, viterbi=True)
+    for one, other in zip(frames, path, strict=True):
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+        assert set(other.labels.tolist()) <= {0, 1}
+        assert len(other.change_points) <= len(one.change_points)
+
+
+def test_scores_are_finite_and_tell_the_data_from_noise(fitted, recordings):
+    windows = cut_windows(recordings[:1], 40)
+    noise = [replace(one, x=20 * np.random.default_rng(0).standard_normal(one.x.shape)) for one in windows]
+    assert np.isfinite(fitted.score(windows))
+    assert fitted.score(windows) > fitted.score(noise)
+
+
+def test_the_arhmm_has_a_score_too(linear, two_columns):
+    assert np.isfinite(linear.score(two_columns))
+    assert np.isfinite(linear.held_out)
+
+
+def test_columns_go_by_name(linear, two_columns):
+    swapped = [replace(one, x=one.x[:, ::-1], columns=one.columns[::-1]) for one in two_columns]
+    assert_same_segmentations(linear.segment(swapped), linear.segment(two_columns))
+
+
+@pytest.mark.parametrize("columns", [("height", "length"), ("height",), ("height", "weight", "age")])
+def test_other_columns_are_refused(linear, columns):
+    with pytest.raises(InputError, match="but the model was fitted to height, weight"):
+        linear.segment([Series(np.zeros((10, len(columns))), columns=columns, name="other")])
+
+
+def test_controls_are_refused_by_a_model_without_them(linear, two_columns):
+    with pytest.raises(InputError, match="must have 0 control columns"):
+        linear.segment([replace(two_columns[0], u=np.zeros((100, 1)))])
+
+
+def test_no_recordings_are_refused(fitted):
+    with pytest.raises(InputError, match="no recordings"):
+        fitted.segment([])
+    with pytest.raises(InputError, match="no recordings"):
+        run.fit([], CONFIG)
+
+
+def test_recordings_of_different_widths_are_refused():
+    with pytest.raises(InputError, match="columns"):
+        run.fit([Series(np.eye(6)[:, :2], name="a"), Series(np.eye(6)[:, :3], name="b")], CONFIG)
+
+
+def test_controls_reach_the_model(recordings):
+    """An untrained model is enough to see that labels follow the control, in its place and no other."""
+    driven = [replace(one, u=np.zeros((len(one), 1))) for one in recordings[:2]]
+    driven[0].u[50:] = 30.0
+    prepared = fitting.prepare(driven, CONFIG)
+    assert prepared.controls == 1
+    key = jax.random.key(1)
+    system = build_system(
+        CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key
+    )
+    ready = run.Run(CONFIG, system, prepared.columns, 1, prepared.standardizer, held_out=0.0)
+    steered, left = ready.segment(driven)
+    still, same = ready.segment([replace(driven[0], u=np.zeros((100, 1))), driven[1]])
+    assert np.abs(steered.probabilities[51:] - still.probabilities[51:]).max() > 0.05
+    assert_same_segmentations([left], [same])
+    with pytest.raises(InputError, match="must have 1 control columns"):
+        ready.segment([recordings[0]])
+
+
+class StopAtFirst:
+    """Asks to stop at the first report."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return True
+
+
+def test_a_resumed_fit_ends_like_one_that_was_never_stopped(fitted, recordings, tmp_path):
+    folder = tmp_path / "stopped"
+    stop = StopAtFirst()
+    stopped = run.fit(recordings, CONFIG, out=folder, should_stop=stop)
+    assert stop.asked == 1
+    assert not stopped.finished
+    assert not run.load(folder).finished
+    assert stopped.history.step == [10]
+    resumed = run.fit(recordings, CONFIG, out=folder, resume=True)
+    assert resumed.finished
+    assert run.load(folder).finished
+    assert_same_model(resumed, fitted)
+    unlike = {"seconds": 0.0}
+    assert asdict(resumed.history) | unlike == asdict(fitted.history) | unlike
+
+
+def test_a_finished_run_is_not_changed_by_resuming_it(kept, recordings):
+    saved, folder = kept
+    before = (folder / run.MODEL_FILE).read_bytes()
+    reports = []
+    again = run.fit(recordings, CONFIG, out=folder, resume=True, on_report=reports.append)
+    assert reports == []
+    assert_same_model(again, saved)
+    assert (folder / run.MODEL_FILE).read_bytes() == before
+
+
+def test_a_folder_belongs_to_one_run(kept, recordings, two_columns):
+    _, folder = kept
+    with pytest.raises(InputError, match="already holds a run"):
+        run.fit(recordings, CONFIG, out=folder)
+    with pytest.raises(InputError, match="its config differs"):
+        run.fit(recordings, replace(CONFIG, seed=5), out=folder, resume=True)
+    with pytest.raises(InputError, match="its data differs"):
+        run.fit(two_columns, CONFIG, out=folder, resume=True)
+
+
+def test_a_folder_of_other_things_is_left_alone(recordings, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not a run folder"):
+        run.fit(recordings, CONFIG, out=tmp_path)
+    with pytest.raises(InputError, match="not a run folder"):
+        run.fit(recordings, CONFIG, out=tmp_path / "notes.txt")
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_resuming_nothing_is_refused(recordings, tmp_path):
+    with pytest.raises(InputError, match="holds no run to resume"):
+        run.fit(recordings, CONFIG, out=tmp_path / "new", resume=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_kept_of_a_run(kept):
+    saved, folder = kept
+    names = {one.name for one in folder.iterdir()}
+    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, run.RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
+    history = json.loads((folder / run.HISTORY_FILE).read_text())
+    assert history["step"] == [10, 20]
+    assert history["chosen"] == saved.chosen
+
+
+def test_loading_what_is_no_run_is_refused(tmp_path, kept):
+    with pytest.raises(InputError, match="no run folder"):
+        run.load(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no finished model"):
+        run.load(tmp_path)
+    (tmp_path / run.MODEL_FILE).write_bytes(b"something else")
+    with pytest.raises(InputError, match="damaged"):
+        run.load(tmp_path)
+    (tmp_path / run.MODEL_FILE).write_bytes((kept[1] / run.CHECKPOINT_FILE).read_bytes())
+    with pytest.raises(InputError, match="not a model file"):
+        run.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_fit_with_controls(recordings, tmp_path):
+    driven = [replace(one, u=np.sin(np.arange(len(one)) / 5)[:, None]) for one in recordings]
+    saved = run.fit(driven, CONFIG, out=tmp_path / "run")
+    assert saved.controls == 1
+    assert_same_segmentations(run.load(tmp_path / "run").segment(driven), saved.segment(driven))
