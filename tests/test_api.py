@@ -103,8 +103,8 @@ def test_nan_stays_as_a_missing_value():
         np.array([["a"], ["b"]]),
         np.array([[1.0], [np.inf]]),
         [np.zeros((5, 1)), np.array([[np.inf]])],
-        [Series(np.array([[1.0], [-np.inf]]))],
-        Series(np.array([[1.0], [-np.inf]])),
+        [[1.0, 2.0], [3.0, 4.0]],
+        [np.zeros((2, 3, 4)), np.zeros((3, 4))],
         Frame(np.array([["text"]]), ["a"]),
         3,
         [1.0, 2.0, 3.0],
@@ -119,10 +119,16 @@ def test_what_is_no_recording_is_refused(data):
     assert str(refused.value).endswith((".", "?"))
 
 
-def test_recordings_of_different_widths_are_refused():
-    ramp = np.arange(40.0)
-    with pytest.raises(InputError, match="columns"):
-        api.fit([np.stack([ramp, ramp], axis=1), np.stack([ramp, ramp, ramp], axis=1)], model="arhmm", settings=TINY)
+def test_recordings_of_different_columns_are_refused(balls):
+    with pytest.raises(InputError, match='"1" has other columns than "0"'):
+        api.fit([balls[0], np.tile(balls[1], 2)], model="arhmm", settings=TINY)
+    with pytest.raises(InputError, match='"1" has other columns than "0"'):
+        api.fit([Frame(balls[0], ["a"]), Frame(balls[1], ["b"])], model="arhmm", settings=TINY)
+
+
+def test_infinite_values_in_a_series_are_refused(balls):
+    with pytest.raises(InputError, match="infinite"):
+        api.fit([Series(np.where(balls[0] > 5, np.inf, balls[0]), name="wild")], model="arhmm", settings=TINY)
 
 
 @pytest.mark.parametrize(

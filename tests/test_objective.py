@@ -95,7 +95,12 @@ def linear_system(regimes):
     """A linear model of moderate noise, and a q that is a little wider than its prior."""
     rng = np.random.default_rng(0)
     no_drivers = dict.fromkeys(("switching_reads_x", "switching_reads_z", "switching_reads_u"), False)
-    noises = {"dynamics_noise_per_regime": True, "dynamics_noise_start": 0.3, "emission_noise_start": 0.7}
+    noises = {
+        "initial_per_regime": True,
+        "dynamics_noise_per_regime": True,
+        "dynamics_noise_start": 0.3,
+        "emission_noise_start": 0.7,
+    }
     model = ModelConfig(regimes=regimes, state_size=1, dynamics="linear", **noises, **no_drivers)
     posterior = PosteriorConfig(encoder_size=3, causal_size=3, initial_scale=2.5, initial_gain=0.0)
     system = quick_jit(
@@ -103,7 +108,7 @@ def linear_system(regimes):
     )()
     moved = {
         "logits": (lambda m: m.initial.logits, rng.normal(size=regimes)),
-        "mean": (lambda m: m.initial.mean, 0.1 * rng.normal(size=(regimes, 1))),
+        "mean": (lambda m: m.initial.means, 0.1 * rng.normal(size=(regimes, 1))),
         "noise": (lambda m: m.initial.noise.log_scale, np.full((regimes, 1), np.log(0.2))),
         "matrix": (lambda m: m.dynamics.matrix, 0.2 * rng.normal(size=(regimes, 1, 1))),
         "offset": (lambda m: m.dynamics.offset, 0.2 * rng.normal(size=(regimes, 1))),

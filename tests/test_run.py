@@ -34,6 +34,15 @@ CONFIG = api.make_config(2, settings=SETTINGS)
 LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes time here: little optimisation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="session")
 def recordings() -> list[Series]:
     """Five balls of different lengths, one of them with a gap."""
@@ -193,9 +202,12 @@ def test_no_recordings_are_refused(fitted):
         run.fit([], CONFIG)
 
 
-def test_recordings_of_different_widths_are_refused():
-    with pytest.raises(InputError, match="columns"):
-        run.fit([Series(np.eye(6)[:, :2], name="a"), Series(np.eye(6)[:, :3], name="b")], CONFIG)
+def test_infinite_values_are_refused(fitted, recordings):
+    wild = replace(recordings[0], x=np.where(recordings[0].x > 5, np.inf, recordings[0].x))
+    with pytest.raises(InputError, match="infinite"):
+        fitted.segment([wild])
+    with pytest.raises(InputError, match="infinite"):
+        run.fit([wild, *recordings[1:]], CONFIG)
 
 
 def test_controls_reach_the_model(recordings):
@@ -205,9 +217,7 @@ def test_controls_reach_the_model(recordings):
     prepared = fitting.prepare(driven, CONFIG)
     assert prepared.controls == 1
     key = jax.random.key(1)
-    system = build_system(
-        CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key
-    )
+    system = build_system(CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key)
     ready = run.Run(CONFIG, system, prepared.columns, 1, prepared.standardizer, held_out=0.0)
     steered, left = ready.segment(driven)
     still, same = ready.segment([replace(driven[0], u=np.zeros((100, 1))), driven[1]])

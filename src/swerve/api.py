@@ -86,14 +86,20 @@ def to_series(data: Any) -> list[Series]:
         return [Series(_matrix(frame.to_numpy()), columns=columns, name="0")]
     if hasattr(data, "ndim") and data.ndim <= 2:
         return [Series(_matrix(data), name="0")]
-    items = list(data)
+    try:
+        items = list(data)
+    except TypeError:
+        raise InputError("Recordings are files, arrays of numbers, data frames, Series, or lists of them.") from None
     if not items:
         raise InputError("There are no recordings.")
     if all(isinstance(item, Series) for item in items):
         return items
     if all(isinstance(item, str | Path) for item in items):
         return tables.read(items)
-    return [replace(to_series(item)[0], name=str(i)) for i, item in enumerate(items)]
+    found = [to_series(item) for item in items]
+    if any(len(one) != 1 for one in found):
+        raise InputError("A recording must have the shape (frames, channels): a list holds one recording per item.")
+    return [replace(one, name=str(i)) for i, (one,) in enumerate(found)]
 
 
 def _matrix(values: Any) -> np.ndarray:

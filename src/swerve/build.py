@@ -44,7 +44,7 @@ def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness
     K, L = config.regimes, config.state_size
     reads_u = config.dynamics_reads_u and controls > 0
     return Snlds(
-        initial=Initial(K, L, floor=config.dynamics_noise_floor),
+        initial=Initial(K, L, per_regime=config.initial_per_regime, floor=config.dynamics_noise_floor),
         dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
         switching=_build_switching(config, channels, controls, stickiness, switching_key),
         emission=MlpEmission(

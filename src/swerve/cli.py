@@ -12,7 +12,7 @@ from swerve import api, demo, display, reporting, reproduce
 from swerve import run as runs
 from swerve.config import RECIPES
 from swerve.data import bouncing_ball, dubins, tables
-from swerve.data.columns import names_of
+from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
 from swerve.training.checkpoint import write_atomically, write_json
@@ -75,7 +75,7 @@ def fit(
     config = api.make_config(regimes, model, recipe, restarts, None, seed, settings or ())
     with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
         fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
-    shown = series[: reporting.EXAMPLES]
+    shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
@@ -226,9 +226,10 @@ def _read_labels(path: Path) -> dict[str, np.ndarray]:
 def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], where: Path):
     if len(predicted) == len(true) == 1:
         true = dict(zip(predicted, true.values(), strict=True))
+    true = {_file_name(name): labels for name, labels in true.items()}  # `swerve segment` names its files so
     pairs = []
     for name, labels in predicted.items():
-        truth = true.get(name)
+        truth = true.get(_file_name(name))
         if truth is None:
             raise InputError(f"{where} has no true regimes for the recording '{name}'.")
         if len(truth) != len(labels):

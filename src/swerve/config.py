@@ -17,6 +17,8 @@ class ModelConfig:
 
     regimes: int = 3
     state_size: int = 4
+    initial_per_regime: bool = False
+    """p(z_1 | s_1) differs between regimes."""
     dynamics: Literal["linear", "mlp", "gru"] = "mlp"
     dynamics_hidden: tuple[int, ...] = (32,)
     dynamics_residual: bool = True
@@ -102,8 +104,8 @@ class Recipe:
     variants: tuple[Variant, ...] = (
         Variant(),
         Variant(fewer_regimes=1),
+        Variant(fewer_regimes=1),
         Variant(guidance=0.0, evidence_temperature=10.0, balance=1.0),
-        Variant(fewer_regimes=1, guidance=0.0, evidence_temperature=10.0, balance=1.0),
     )
     """What the restarts try, in turn."""
 
@@ -189,7 +191,7 @@ PAPER = Recipe(
 PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
 PAPER_STEPS = {"paper": 300_000, "paper-ball": 10_000}
-PAPER_MODEL = {"dynamics_residual": False, "dynamics_noise_per_regime": False}
+PAPER_MODEL = {"dynamics_residual": False, "initial_per_regime": True}
 PAPER_POSTERIOR = {
     "start": "origin",
     "initial_scale": 0.6931,
@@ -274,7 +276,7 @@ def from_dict(settings: dict[str, Any]) -> Config:
 
 def _convert(value: Any, hint: Any, current: Any, where: str) -> Any:
     origin, options = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise InputError(f"'{where}' is a section: set one of its fields, such as {where}.{fields(hint)[0].name}.")
         return merge(current if isinstance(current, hint) else hint(), value, f"{where}.")

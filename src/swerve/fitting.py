@@ -41,6 +41,10 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     if not series:
         raise InputError("There are no recordings.")
     for one in series:
+        if names_of(one) != names_of(series[0]):
+            raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
+        if np.isinf(one.x).any():
+            raise InputError(f'Recording "{one.name}" holds infinite values: mark missing values with NaN instead.')
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
     kept, dropped = drop_constant_columns(series)
@@ -52,9 +56,14 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
     ]
     held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
-    as_arrays = [jax.tree.map(jnp.asarray, frames) for frames in (windows[0], held_out)]
-    controls = 0 if kept[0].u is None else kept[0].u.shape[1]
-    return Prepared(*as_arrays, standardizer, names_of(kept[0]), dropped, controls)
+    return Prepared(
+        training=jax.tree.map(jnp.asarray, windows[0]),
+        validation=jax.tree.map(jnp.asarray, held_out),
+        standardizer=standardizer,
+        columns=names_of(kept[0]),
+        dropped=dropped,
+        controls=0 if kept[0].u is None else kept[0].u.shape[1],
+    )
 
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:

@@ -128,6 +128,7 @@ class Posterior(eqx.Module):
         encoded = self.encoder(jnp.concatenate([features, frames.u], axis=1), frames.valid)
         read = jnp.concatenate([encoded, features], axis=1)
         from_memory, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
+        assert self.head.bias is not None
         per_frame = (
             jax.vmap(self.weights)(read),
             jax.vmap(self.causal.project)(read),

@@ -1,24 +1,28 @@
 """Puts a run into pictures and one page: the bridge between fitted models and the report room."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.report import figures
 from swerve.report.page import write_page
 from swerve.run import Inferred, Run
+from swerve.training.checkpoint import write_atomically
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series
 
 EXAMPLES_FILE = "examples.npz"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
+SHOWN_SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
 
 
 def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
@@ -35,7 +39,9 @@ def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inf
             parts["truth"] = one.s
         arrays |= {f"{i}.{name}": part[:EXAMPLE_FRAMES] for name, part in parts.items()}
         arrays[f"{i}.name"] = np.array(one.name)
-    np.savez_compressed(folder / EXAMPLES_FILE, **arrays)
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
+    write_atomically(folder / EXAMPLES_FILE, content.getvalue())
 
 
 def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
@@ -67,10 +73,11 @@ def write_report(
     title: str = "Swerve report",
 ) -> Path:
     """Figures as PNG files under `folder`/figures and one page that holds them all."""
-    drawn: list[tuple[str, Any]] = []
+    drawn: list[tuple[str, str, Figure]] = []
+    series = select_columns(series, run.columns)
     truth = _matched_truth(series, inferred, run.regimes)
     if scores:
-        bars = {name: {k: v / 100 for k, v in row.items()} for name, row in scores.items()}
+        bars = {name: {k: row[k] / 100 for k in SHOWN_SCORES if k in row} for name, row in scores.items()}
         drawn.append(("scores", "Scores of every model beside the oracle", figures.score_bars(bars)))
     for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
         drawn.append((f"regimes-{i}", f"Regimes of {one.name}", _ribbon(run, one, found, truth[i])))
@@ -90,8 +97,7 @@ def write_report(
     paths = [(caption, figures.save(figure, folder / "figures" / f"{name}.png")) for name, caption, figure in drawn]
     table = None
     if scores:
-        shown = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
-        table = {m: {k: f"{row[k]:.1f}" for k in shown if k in row} for m, row in scores.items()}
+        table = {m: {k: f"{row[k]:.1f}" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
     return write_page(
         folder / "report.html",
         title=title,

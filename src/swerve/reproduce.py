@@ -126,6 +126,9 @@ def read_row(path: Path) -> tuple[Experiment, Config]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
+    known = ORACLES if experiment.model == "oracle" else BOARDS
+    if experiment.board not in known:
+        raise InputError(f"{path}: there is no board '{experiment.board}'; there are {', '.join(known)}.")
     config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
     config = config if experiment.model == "oracle" else with_kind(config, experiment.model)
     return experiment, merge(config, settings)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from swerve import arhmm, segment
+from swerve import arhmm
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
 from swerve.build import build_system
@@ -23,6 +23,7 @@ from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
 from swerve.fitting import Prepared, fit_arhmm, fit_snlds, prepare
 from swerve.seeds import held_out_likelihood
+from swerve.segment import bucket_length, infer_batch
 from swerve.training.checkpoint import load_about, load_tree, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
@@ -78,7 +79,7 @@ class Run:
     ) -> list[Inferred]:
         """Regimes and expected observations. Recordings of similar length are computed together."""
         ready = self._ready(series)
-        lengths = [segment.bucket_length(len(one)) for one in ready]
+        lengths = [bucket_length(len(one)) for one in ready]
         results: dict[int, Inferred] = {}
         for length in sorted(set(lengths)):
             members = [i for i, bucket in enumerate(lengths) if bucket == length]
@@ -127,20 +128,22 @@ class Run:
                     f'Recording "{one.name}" has the columns {", ".join(names_of(one))}, but the model was fitted'
                     f" to {', '.join(self.columns)}."
                 )
+            if np.isinf(one.x).any():
+                raise InputError(f'Recording "{one.name}" holds infinite values: mark missing values with NaN instead.')
             if (0 if one.u is None else one.u.shape[1]) != self.controls:
                 raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
         return self.standardizer.apply_to(select_columns(series, self.columns))
 
     def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
         frames = to_frames([ready[i] for i in batch], length=length)
-        padding = segment.bucket_length(len(batch)) - len(batch) if len(batch) < BATCH else 0
+        padding = bucket_length(len(batch)) - len(batch) if len(batch) < BATCH else 0
         frames = jax.tree.map(
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
         )
         if isinstance(self.model, ArHmm):
             probabilities, paths, expected = _infer_arhmm(self.model, frames)
         else:
-            probabilities, paths, expected = segment.infer_batch(self.model, frames, samples=samples)
+            probabilities, paths, expected = infer_batch(self.model, frames, samples=samples)
         probabilities, paths, expected = (np.asarray(a) for a in (probabilities, paths, expected))
         results = {}
         for row, i in enumerate(batch):

@@ -1,6 +1,7 @@
 """AR-HMMs as seeds: what they think of the training windows guides the first steps of restarts."""
 
 import io
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,18 @@ def fit_candidates(
     return sorted(candidates, key=lambda candidate: -candidate.held_out)
 
 
+def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
+    """The best of every number of lags, then the second best of each, and so on; `candidates` has the best first.
+
+    Other lags see other regimes: with two, a bounce can be a jolt within one regime; with one, a turn of course.
+    """
+    ranked = {
+        lags: [one for one in candidates if one.lags == lags] for lags in dict.fromkeys(one.lags for one in candidates)
+    }
+    rounds = itertools.zip_longest(*ranked.values())
+    return [one for each in rounds for one in each if one is not None]
+
+
 @jax.jit
 def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
     """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
@@ -68,11 +81,14 @@ def guides_for(
 ) -> tuple[Float[Array, "G N T K"], list[int]]:
     """Guides for restarts that want this many regimes (0: none), and which guide each of them follows.
 
-    Restarts that want the same number follow different AR-HMMs, the best first. The first guide is silence.
+    Restarts that want the same number follow different AR-HMMs: the best of all, then the best with another number
+    of lags, and so on. The first guide is silence.
     """
     some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
     found = {
-        count: fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count))
+        count: by_lags_in_turn(
+            fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count))
+        )
         for count in sorted(set(wanted) - {0})
     }
     guides = [jnp.zeros((*training.valid.shape, regimes))]

@@ -11,9 +11,7 @@ def series(*columns, names=("a", "b", "c")) -> Series:
 
 
 def test_a_column_that_never_changes_is_dropped():
-    kept, dropped = drop_constant_columns(
-        [series([1, 2], [3, 3], [np.nan, 5]), series([1, 2], [3, 3], [5, 6])]
-    )
+    kept, dropped = drop_constant_columns([series([1, 2], [3, 3], [np.nan, 5]), series([1, 2], [3, 3], [5, 6])])
     assert dropped == ("b",)
     assert kept[0].columns == ("a", "c")
     np.testing.assert_array_equal(kept[0].x, [[1, np.nan], [2, 5]])

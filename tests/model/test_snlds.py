@@ -20,6 +20,7 @@ quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level":
 K, T, D, L, U = 2, 5, 3, 2, 2
 DRAWS = 2000
 PLAIN = {
+    "initial_per_regime": True,
     "dynamics": "linear",
     "dynamics_residual": True,
     "dynamics_reads_x": False,
@@ -33,6 +34,7 @@ PLAIN = {
 }
 CASES = {
     "plain": {},
+    "initial-shared": {"initial_per_regime": False},
     "dynamics-not-residual": {"dynamics_residual": False},
     "dynamics-read-x": {"dynamics_reads_x": True},
     "dynamics-read-u": {"dynamics_reads_u": True},

@@ -28,7 +28,7 @@ SEEDS = (0, 1, 2, 3)
 
 
 def with_nan(state):
-    broken = eqx.tree_at(lambda m: m.initial.mean, state.system.model, replace_fn=lambda leaf: leaf * np.nan)
+    broken = eqx.tree_at(lambda m: m.initial.logits, state.system.model, replace_fn=lambda leaf: leaf * np.nan)
     return state._replace(system=state.system._replace(model=broken))
 
 

@@ -55,7 +55,8 @@ def start(system: System) -> TrainState:
     """A fresh state around the given parameters."""
     system = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), system)  # a weak type would compile all twice
     step, skipped, in_a_row = (jnp.zeros((), jnp.int32) for _ in range(3))  # donated: they must not alias
-    return TrainState(system, ADAM.init(system), step, skipped, in_a_row)
+    moments = ADAM.init(system)  # pyright: ignore[reportArgumentType]
+    return TrainState(system, moments, step, skipped, in_a_row)
 
 
 def batch_loss(
@@ -94,7 +95,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     return TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
 
 
-def hide_frames(frames: Frames, rate: Float[Array, ""], *, key: Key) -> Frames:
+def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
     """Treats a random share of the frames as missing."""
     hidden: Bool[Array, "B T"] = jax.random.bernoulli(key, rate, frames.valid.shape)
     return frames._replace(observed=frames.observed & ~hidden[..., None])

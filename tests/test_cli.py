@@ -1,0 +1,347 @@
+"""The command line: the whole path on files, and one sentence for every mistake."""
+
+import csv
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from swerve import api, cli, demo, reporting
+from swerve import run as runs
+from swerve.data import tables
+
+TINY = {
+    "training.steps": 20,
+    "training.report_every": 10,
+    "training.restarts": 2,
+    "training.batch_size": 4,
+    "training.window": 40,
+    "training.validation_share": 0.2,
+    "posterior.encoder_size": 4,
+    "posterior.causal_size": 4,
+    "model.state_size": 2,
+    "model.dynamics_hidden": [4],
+    "model.switching_hidden": [4],
+    "arhmm.lags": [1],
+    "arhmm.restarts": 1,
+    "arhmm.max_iterations": 5,
+}
+SETTINGS = [f"{name}={value}" for name, value in TINY.items()]
+OPTIONS = ["-k", 2, *(word for setting in SETTINGS for word in ("--set", setting))]
+COLUMNS = ["--sequence-column", "sequence", "--label-column", "s"]
+COMMANDS = [one.name or one.callback.__name__ for one in cli.app.registered_commands]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes time here: little optimisation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def swerve(*words) -> str:
+    done = CliRunner().invoke(cli.app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.fixture
+def refuse(monkeypatch, capsys):
+    """Runs `swerve` as from a shell, expects a refusal, and returns its one sentence."""
+
+    def refusal(*words) -> str:
+        monkeypatch.setattr(sys, "argv", ["swerve", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        shown = capsys.readouterr().err
+        assert stopped.value.code == 2
+        assert "Traceback" not in shown
+        assert shown.startswith("Error: ")
+        assert shown.count("\n") == 1
+        assert shown.endswith((".\n", "?\n"))
+        return shown
+
+    return refusal
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(name: str, *lines: str):
+        path = tmp_path / name
+        path.write_text("\n".join([*lines, ""]))
+        return path
+
+    return file
+
+
+@pytest.fixture(scope="session")
+def balls(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "balls.csv"
+    shown = swerve("generate", "bouncing-ball", "--out", path, "--sequences", 5, "--seed", 3)
+    assert "5 recordings of 100 frames" in shown
+    return path
+
+
+@pytest.fixture(scope="session")
+def linear(balls, tmp_path_factory):
+    """A folder with an AR-HMM, the cheapest model to try things on."""
+    folder = tmp_path_factory.mktemp("runs") / "linear"
+    swerve("fit", balls, "--out", folder, "--model", "arhmm", *OPTIONS, *COLUMNS)
+    return folder
+
+
+def check_labels(folder, names) -> None:
+    changes = json.loads((folder / "change_points.json").read_text())
+    assert set(changes) == set(names)
+    assert {one.stem for one in folder.glob("*.csv")} == set(names)
+    for name in names:
+        with (folder / f"{name}.csv").open(newline="") as file:
+            header, *rows = csv.reader(file)
+        assert header == ["frame", "regime", "p0", "p1"]
+        assert [int(row[0]) for row in rows] == list(range(100))
+        regimes = np.array([int(row[1]) for row in rows])
+        probable = np.array([[float(cell) for cell in row[2:]] for row in rows])
+        np.testing.assert_allclose(probable.sum(axis=1), 1.0, atol=1e-5)
+        np.testing.assert_array_equal(probable[np.arange(100), regimes], probable.max(axis=1))
+        assert changes[name] == (np.flatnonzero(np.diff(regimes)) + 1).tolist()
+
+
+def check_path(balls, folder, model: str) -> None:
+    """Fit, segment, evaluate and report, each on the files of the one before."""
+    run, labels = folder / "run", folder / "labels"
+    shown = swerve("fit", balls, "--out", run, "--model", model, *OPTIONS, *COLUMNS)
+    assert f"model {model}" in shown
+    assert "regimes in use" in shown
+    shown = swerve("segment", run, balls, "--out", labels, *COLUMNS)
+    names = [f"ball-{i}" for i in range(5)]
+    check_labels(labels, names)
+    switches = sum(map(len, json.loads((labels / "change_points.json").read_text()).values()))
+    assert f"5 recordings, {switches} change points" in shown
+
+    evaluation = ["evaluate", labels, balls, "--sequence-column", "sequence"]
+    scores = json.loads(swerve(*evaluation, "--json"))
+    assert {"frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"} <= set(scores)
+    assert 0 < scores["frame_f1"] <= 100
+    assert f"{scores['frame_f1']:.1f}" in swerve(*evaluation)
+
+    swerve("report", run)
+    check_report(run, history=model != "arhmm")
+    swerve("report", run, balls, "--out", folder / "elsewhere", *COLUMNS)
+    check_report(folder / "elsewhere", history=model != "arhmm")
+
+
+def check_report(folder, *, history: bool) -> None:
+    page = (folder / "report.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html")
+    figures = {one.stem for one in (folder / "figures").glob("*.png")}
+    expected = {*(f"regimes-{i}" for i in range(5)), "marginals", "reconstruction", "cards"}
+    assert figures == expected | ({"training"} if history else set())
+    assert page.count("data:image/png;base64,") == len(figures)
+
+
+def test_the_whole_path_with_an_snlds(balls, tmp_path):
+    check_path(balls, tmp_path, "snlds")
+
+
+def test_the_whole_path_with_an_arhmm(balls, tmp_path):
+    check_path(balls, tmp_path, "arhmm")
+
+
+def test_viterbi_labels(balls, linear, tmp_path):
+    swerve("segment", linear, balls, "--out", tmp_path, "--viterbi", *COLUMNS)
+    assert len(list(tmp_path.glob("*.csv"))) == 5
+
+
+def test_the_same_seed_writes_the_same_file(balls, tmp_path):
+    swerve("generate", "bouncing-ball", "--out", tmp_path / "again.csv", "--sequences", 5, "--seed", 3)
+    assert (tmp_path / "again.csv").read_bytes() == balls.read_bytes()
+
+
+@pytest.mark.parametrize("board", list(cli.BOARDS))
+def test_boards_as_numpy_files(board, tmp_path):
+    swerve("generate", board, "--out", tmp_path / "new" / "board.npz", "--sequences", 2, "--noise", 0.0)
+    first, second = tables.read(tmp_path / "new" / "board.npz")
+    assert len(first) == len(second) == 100
+    assert first.s is not None
+
+
+def test_names_that_are_no_file_names_are_scored_too(write, linear, tmp_path):
+    rows = [f"{name},{np.sin(t / 9):.4f},{int(t > 20)}" for name in ("a/b: 1", "../c d") for t in range(40)]
+    data = write("odd.csv", "sequence,position,s", *rows)
+    swerve("segment", linear, data, "--out", tmp_path / "labels", *COLUMNS)
+    assert len(list((tmp_path / "labels").glob("*.csv"))) == 2
+    assert sorted(json.loads((tmp_path / "labels" / "change_points.json").read_text())) == ["../c d", "a/b: 1"]
+    swerve("evaluate", tmp_path / "labels", data, "--sequence-column", "sequence", "--json")
+
+
+def test_a_constant_column_is_left_out_with_a_warning(balls, write, tmp_path):
+    header, *rows = balls.read_text().splitlines()
+    data = write("walk.csv", f"always,{header}", *(f"5.0,{row}" for row in rows))
+    done = CliRunner().invoke(
+        cli.app, [str(w) for w in ("fit", data, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "These columns never change and were left out: always." in " ".join(done.stderr.split())
+    assert runs.load(tmp_path / "run").columns == ("position",)
+    swerve("segment", tmp_path / "run", data, "--out", tmp_path / "labels", *COLUMNS)
+    swerve("report", tmp_path / "run")
+    swerve("report", tmp_path / "run", data, "--out", tmp_path / "report", *COLUMNS)
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_a_file_that_is_not_there(refuse, tmp_path):
+    assert "nowhere.csv does not exist." in refuse("fit", tmp_path / "nowhere.csv", "--out", tmp_path / "run")
+
+
+def test_an_empty_file(refuse, write, tmp_path):
+    path = write("empty.csv")
+    path.write_text("")
+    assert "empty.csv is empty." in refuse("fit", path, "--out", tmp_path / "run")
+
+
+def test_an_empty_folder(refuse, tmp_path):
+    (tmp_path / "data").mkdir()
+    assert "holds no .csv" in refuse("fit", tmp_path / "data", "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a,b", "1,2", "1,two", "3,4"], 'line 3, column "b": "two" is not a number.'),
+        (["a,b", "1,2", "1,inf", "3,4"], 'line 3, column "b": the value is infinite.'),
+        (["a,b", "1,2", "1,2,3", "3,4"], "line 3: 3 columns where line 1 has 2."),
+        (["a,b", *["1,"] * 10], 'Column "b" holds no value at all'),
+        (["a,b", "1,2", "2,3", "3,4"], "has 3 frames; at least 4 are needed."),
+        (["a,b", *["1,2"] * 10], "Every column is constant"),
+        (["a,b"], "has a header but no rows."),
+    ],
+)
+def test_tables_that_make_no_sense(refuse, write, tmp_path, lines, message):
+    assert message in refuse("fit", write("table.csv", *lines), "--out", tmp_path / "run", "--model", "arhmm")
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_with_different_columns(refuse, write, tmp_path):
+    one, other = write("one.csv", "a,speed", "1,2", "3,4"), write("other.csv", "a,sped", "1,2", "3,4")
+    shown = refuse("fit", one, other, "--out", tmp_path / "run")
+    assert 'has no column "sped": did you mean "speed"?' in shown
+
+
+def test_a_column_that_is_not_there(refuse, balls, tmp_path):
+    shown = refuse("fit", balls, "--out", tmp_path / "run", "--sequence-column", "sequenc")
+    assert 'did you mean "sequence"?' in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-k", "0"], "The number of regimes must be at least 1, not 0."),
+        (["--restarts", "0"], "The number of restarts must be at least 1."),
+        (["--set", "training.stepz=5"], "Unknown setting 'training.stepz': did you mean 'training.steps'?"),
+        (["--set", "trainin.steps=5"], "did you mean 'training'?"),
+        (["--set", "training.steps=soon"], "'training.steps' must be of type int, not 'soon'."),
+        (["--set", "training.steps"], "A setting looks like training.steps=20000"),
+        (["--model", "slsd"], "There is no model 'slsd': did you mean 'slds'?"),
+        (["--recipe", "papers"], "There is no recipe 'papers': did you mean 'paper'?"),
+        (["--resume"], "holds no run to resume."),
+    ],
+)
+def test_choices_that_make_no_sense(refuse, balls, tmp_path, options, message):
+    assert message in refuse("fit", balls, "--out", tmp_path / "run", *COLUMNS, *options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_holds_another_run(refuse, balls, linear):
+    again = ("fit", balls, "--out", linear, "--model", "arhmm", *OPTIONS, *COLUMNS)
+    assert "already holds a run: choose another --out, or --resume" in refuse(*again)
+    assert "holds another run (its config differs)" in refuse(*again, "--resume", "--seed", 1)
+
+
+def test_a_folder_that_holds_something_else(refuse, balls, write, tmp_path):
+    write("notes.txt", "mine")
+    assert "not a run folder" in refuse("fit", balls, "--out", tmp_path, *COLUMNS)
+
+
+def test_a_model_on_data_with_other_columns(refuse, linear, write, tmp_path):
+    data = write("other.csv", "height", *map(str, range(10)))
+    shown = refuse("segment", linear, data, "--out", tmp_path / "labels")
+    assert "has the columns height, but the model was fitted to position." in shown
+    assert not (tmp_path / "labels").exists()
+
+
+def test_a_run_that_is_not_there(refuse, balls, tmp_path):
+    assert "There is no run folder" in refuse("segment", tmp_path / "none", balls, "--out", tmp_path / "labels")
+    assert "There is no run folder" in refuse("report", tmp_path / "none")
+    assert "holds no finished model" in refuse("report", tmp_path)
+
+
+def test_no_draws(refuse, balls, linear, tmp_path):
+    shown = refuse("segment", linear, balls, "--out", tmp_path, "--samples", 0, *COLUMNS)
+    assert "--samples must be at least 1, not 0." in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bouncing-bal", "--out", "x.csv"], "There is no board 'bouncing-bal'; there are bouncing-ball"),
+        (["bouncing-ball", "--out", "x.csv", "--sequences", "0"], "--sequences must be at least 1, not 0."),
+        (["bouncing-ball", "--out", "x.txt"], "x.txt must end in .csv or .npz."),
+    ],
+)
+def test_boards_that_make_no_sense(refuse, words, message):
+    assert message in refuse("generate", *words)
+
+
+def test_labels_that_do_not_belong_to_the_truth(refuse, write, balls):
+    labels = write("labels.csv", "frame,regime,p0", "0,0,1.0", "1,0,1.0")
+    assert "has no true regimes for the recording 'labels'" in refuse(
+        "evaluate", labels, balls, "--sequence-column", "sequence"
+    )
+    short = write("truth.csv", "x,s", "0.0,1")
+    assert "'labels' has 2 labels but 1 true ones." in refuse("evaluate", labels, short)
+    assert "has no column 'regime'" in refuse("evaluate", short, short)
+    assert 'has no column "truth"' in refuse("evaluate", labels, short, "--label-column", "truth")
+
+
+def test_an_experiment_that_is_not_there(refuse, tmp_path):
+    shown = refuse("reproduce", "bouncing-bal", "--experiments", tmp_path)
+    assert "There is no experiment 'bouncing-bal'" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command):
+    callback = next(one.callback for one in cli.app.registered_commands if command in (one.name, one.callback.__name__))
+    shown = swerve(command, "--help")
+    assert " ".join(callback.__doc__.split()[:5]) in shown
+    assert "--help" in shown
+
+
+def test_help_names_every_command():
+    shown = swerve("--help")
+    assert set(COMMANDS) == {"demo", "fit", "segment", "evaluate", "report", "generate", "reproduce"}
+    assert all(command in shown for command in COMMANDS)
+    assert "finds the regimes in time series" in shown
+
+
+def test_the_demo_scores_reports_and_can_be_run_again(monkeypatch, tmp_path, refuse):
+    monkeypatch.setattr(demo, "TRAINING_SEQUENCES", 5)
+    monkeypatch.setattr(demo, "TEST_SEQUENCES", 5)
+    monkeypatch.setattr(demo, "demo_config", lambda seed: api.make_config(2, seed=seed, settings=SETTINGS))
+    out = tmp_path / "demo"
+    assert "oracle" in swerve("demo", "--out", out)
+    first = (out / "scores.json").read_text()
+    assert "oracle" in (out / "report.html").read_text()
+    assert {"scores", "training"} <= {one.stem for one in (out / "figures").glob("*.png")}
+    monkeypatch.setattr(reporting, "write_report", lambda *arguments, **options: out / "report.html")
+    swerve("demo", "--out", out)
+    assert (out / "scores.json").read_text() == first
+    scores = json.loads(first)
+    assert scores["oracle"]["frame_f1"] > 90
+    assert {"frame_f1", "switch_f1_tol0", "switch_f1_tol5", "arhmm", "seed", "held_out_bound"} <= set(scores)
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is no demo" in refuse("demo", "--out", tmp_path)

@@ -1,0 +1,158 @@
+"""What a report says of a run, and the examples it is drawn from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from swerve import api, reporting
+from swerve.arhmm import Covariance
+from swerve.arhmm.prediction import blank
+from swerve.data.windows import Standardizer
+from swerve.errors import InputError
+from swerve.run import Inferred, Run
+from swerve.training.loop import History
+from swerve.types import Segmentation, Series
+
+FRAMES = 60
+COLUMNS = ("height", "weight")
+
+
+@pytest.fixture
+def fitted() -> Run:
+    """A run of which only the surroundings matter here."""
+    return Run(
+        config=api.make_config(3, "arhmm"),
+        model=blank(3, 2, 1, Covariance.DIAGONAL),
+        columns=COLUMNS,
+        controls=0,
+        standardizer=Standardizer(np.zeros(2), np.ones(2)),
+        held_out=-1.25,
+    )
+
+
+def found(labels, name="walk") -> Inferred:
+    labels = np.asarray(labels, dtype=np.int64)
+    return Inferred(Segmentation(labels, np.eye(3)[labels], name), np.zeros((len(labels), 2)))
+
+
+def walk(name="walk", frames=FRAMES, truth=None) -> Series:
+    x = np.random.default_rng(0).standard_normal((frames, 2))
+    return Series(x, s=truth, name=name, columns=COLUMNS)
+
+
+CALM = np.repeat([0, 1, 2], 20)
+
+
+def test_a_good_run_has_no_warnings(fitted):
+    assert reporting.warnings(fitted, [found(CALM)]) == []
+
+
+def test_nothing_inferred_has_no_warnings(fitted):
+    assert reporting.warnings(fitted, []) == []
+
+
+def test_a_warning_of_collapse(fitted):
+    (warning,) = reporting.warnings(fitted, [found(np.zeros(99, int)), found(np.ones(1, int))])
+    assert "One regime holds nearly every frame" in warning
+    assert "--restarts" in warning
+
+
+def test_a_single_regime_can_not_collapse(fitted):
+    config = replace(fitted.config, model=replace(fitted.config.model, regimes=1))
+    assert reporting.warnings(replace(fitted, config=config), [found(np.zeros(50, int))]) == []
+
+
+def test_a_warning_of_flicker(fitted):
+    (warning,) = reporting.warnings(fitted, [found(np.arange(FRAMES) % 3)])
+    assert "flicker" in warning
+    assert "stickiness" in warning
+
+
+def test_a_warning_of_an_unfinished_run(fitted):
+    (warning,) = reporting.warnings(replace(fitted, finished=False), [found(CALM)])
+    assert "--resume" in warning
+
+
+def test_a_warning_of_columns_left_out(fitted):
+    (warning,) = reporting.warnings(replace(fitted, dropped=("age", "name")), [found(CALM)])
+    assert "age, name" in warning
+
+
+def test_the_remedies_are_settings_that_exist():
+    assert api.make_config(2, settings=["recipe.stickiness=6"]).recipe.stickiness == 6
+
+
+def test_the_summary_counts(fitted):
+    facts = dict(reporting.summary(fitted, [found(CALM), found(np.zeros(40, int))]))
+    assert facts["model"] == "arhmm"
+    assert facts["regimes in use"] == "3 of 3"
+    assert facts["mean duration"] == "25.0 frames"
+    assert facts["recordings shown"] == "2 (100 frames)"
+    assert facts["held-out bound"] == "-1.250 nats per frame"
+
+
+def test_examples_come_back_as_they_were(tmp_path):
+    truth = np.r_[np.full(5, -1), np.zeros(FRAMES - 5, int)]
+    series = [walk("one, two", truth=truth), walk("three", frames=30)]
+    series[1].x[3] = np.nan
+    inferred = [found(CALM, "one, two"), found(CALM[:30], "three")]
+    reporting.save_examples(tmp_path, series, inferred)
+    again, found_again = reporting.load_examples(tmp_path, COLUMNS)
+    for before, after in zip(series, again, strict=True):
+        assert (after.name, after.columns) == (before.name, COLUMNS)
+        np.testing.assert_array_equal(after.x, before.x)
+    np.testing.assert_array_equal(again[0].s, truth)
+    assert again[1].s is None
+    for before, after in zip(inferred, found_again, strict=True):
+        np.testing.assert_array_equal(after.segmentation.labels, before.segmentation.labels)
+        np.testing.assert_array_equal(after.segmentation.probabilities, before.segmentation.probabilities)
+        np.testing.assert_array_equal(after.expected, before.expected)
+
+
+def test_only_a_few_examples_are_kept_and_only_their_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "EXAMPLE_FRAMES", 25)
+    many = reporting.EXAMPLES + 2
+    reporting.save_examples(tmp_path, [walk(str(i)) for i in range(many)], [found(CALM)] * many)
+    series, inferred = reporting.load_examples(tmp_path, COLUMNS)
+    assert len(series) == len(inferred) == reporting.EXAMPLES
+    assert {len(one) for one in series} == {len(one.segmentation.labels) for one in inferred} == {25}
+
+
+def test_a_folder_without_examples(tmp_path):
+    with pytest.raises(InputError, match="name the recordings"):
+        reporting.load_examples(tmp_path, COLUMNS)
+
+
+def test_a_report_with_everything(fitted, tmp_path):
+    """All scores there are, a history with a retired restart, truth under other numbers, columns in another order."""
+    history = History(
+        step=[10, 20],
+        bound=[[-2.0, -3.0], [-1.0, None]],
+        regimes_in_use=[[3.0, 2.0], [2.9, None]],
+        mean_duration=[[5.0, 5.0], [6.0, None]],
+        confidence=[[0.9, 0.9], [0.9, None]],
+    )
+    truth = np.repeat([2, 0, 1], 20)
+    series = [walk("<first>", truth=truth), walk("second", truth=truth)]
+    series = [replace(one, x=one.x[:, ::-1], columns=COLUMNS[::-1]) for one in series]
+    scores = {name: dict.fromkeys((*reporting.SHOWN_SCORES, *"abcdefghijk"), 50.0) for name in ("snlds", "oracle")}
+    page = reporting.write_report(
+        tmp_path,
+        replace(fitted, history=history, finished=False),
+        series,
+        [found(CALM, "<first>"), found(CALM, "second")],
+        scores=scores,
+        frame_f1=[40.0, 50.0],
+        title="A & B",
+    )
+    text = page.read_text()
+    figures = {one.stem for one in (tmp_path / "figures").glob("*.png")}
+    assert figures == {"scores", "regimes-0", "regimes-1", "marginals", "reconstruction", "cards", "training"}
+    assert "A &amp; B" in text
+    assert "<first>" not in text
+    assert "go on with --resume" in text
+
+
+def test_a_report_without_recordings(fitted, tmp_path):
+    assert reporting.write_report(tmp_path, fitted, [], []).is_file()

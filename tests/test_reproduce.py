@@ -1,0 +1,184 @@
+"""Experiments as data: every file can be read, and a small experiment runs to its table."""
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+from swerve import cli, reproduce
+from swerve.errors import InputError
+
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+ROWS = sorted(EXPERIMENTS.glob("*/*.toml"))
+
+EXPERIMENT = """
+[experiment]
+board = "bouncing-ball"
+model = "{model}"
+row = "a tiny {model}"
+runs = {runs}
+training_sequences = 5
+test_sequences = 5
+"""
+SIZES = """
+[model]
+regimes = 2
+state_size = 2
+dynamics_hidden = [4]
+switching_hidden = [4]
+
+[posterior]
+encoder_size = 4
+causal_size = 4
+
+[training]
+steps = 20
+report_every = 10
+restarts = 2
+batch_size = 4
+window = 40
+validation_share = 0.2
+
+[arhmm]
+lags = [1]
+restarts = 1
+max_iterations = 5
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes time here: little optimisation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def experiments(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(reproduce, "WORK", tmp_path / "work")
+    (tmp_path / "experiments" / "tiny").mkdir(parents=True)
+    return tmp_path / "experiments"
+
+
+def add(experiments: Path, model: str, runs: int) -> None:
+    text = EXPERIMENT.format(model=model, runs=runs) + SIZES
+    (experiments / "tiny" / f"{model}.toml").write_text(text)
+
+
+def swerve(*words) -> str:
+    done = CliRunner().invoke(cli.app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def check_stored(path: Path, model: str, runs: int) -> dict:
+    stored = json.loads(path.read_text())
+    assert (stored["board"], stored["model"]) == ("bouncing-ball", model)
+    assert set(stored["scores"]) == set(reproduce.SCORES)
+    for spread in stored["scores"].values():
+        assert len(spread["runs"]) == runs
+        assert min(spread["runs"]) - 1e-3 <= spread["mean"] <= max(spread["runs"]) + 1e-3
+        assert spread["sd"] >= 0
+    assert 0 < stored["scores"]["frame_f1"]["mean"] <= 100
+    assert set(stored["versions"]) == {"python", *reproduce.PACKAGES}
+    assert stored["commit"]
+    assert stored["hardware"].startswith("cpu")
+    assert stored["config"]["model"]["regimes"] == 2
+    assert stored["seeds"] == {"training": 2000, "test": 2001, "runs": list(range(runs))}
+    return stored
+
+
+def test_there_are_experiments():
+    assert ROWS
+
+
+@pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_row_can_be_read(path):
+    experiment, config = reproduce.read_row(path)
+    assert experiment.board in reproduce.BOARDS
+    assert experiment.row
+    assert experiment.runs >= 1
+    if experiment.model == "oracle":
+        assert experiment.board in reproduce.ORACLES
+    else:
+        assert config.kind == experiment.model
+
+
+def test_quick_rows_run_once_and_are_shown(experiments, monkeypatch):
+    add(experiments, "arhmm", 2)
+    add(experiments, "oracle", 1)
+    results = experiments / "results" / "tiny"
+    words = ("reproduce", "tiny", "--experiments", experiments)
+
+    swerve(*words, "--row", "oracle")
+    assert [one.stem for one in results.iterdir()] == ["oracle"]
+    shown = swerve(*words)
+    assert {one.stem for one in results.iterdir()} == {"arhmm", "oracle"}
+    assert "arhmm" in shown and "oracle" in shown
+    oracle = check_stored(results / "oracle.json", "oracle", 1)
+    assert oracle["row"] == "a tiny oracle"
+    assert oracle["scores"]["frame_f1"]["mean"] > 90
+    arhmm = check_stored(results / "arhmm.json", "arhmm", 2)
+    assert [detail["lags"] for detail in arhmm["details"]] == [1, 1]
+
+    def fail(*arguments):
+        raise AssertionError("a row with a result is not run again")
+
+    monkeypatch.setattr(reproduce, "_run_row", fail)
+    before = {one.name: one.read_bytes() for one in results.iterdir()}
+    swerve(*words)
+    shown = swerve(*words, "--show")
+    assert f"{oracle['scores']['frame_f1']['mean']:.1f}" in shown
+    assert {one.name: one.read_bytes() for one in results.iterdir()} == before
+
+
+def test_an_snlds_row_and_its_row_with_one_restart(experiments, monkeypatch):
+    add(experiments, "snlds", 1)
+    # All is on the CPU already; what was moved there by name would be compiled for once more.
+    monkeypatch.setattr(jax, "device_put", lambda tree, device: tree)
+    reproduce.run("tiny", experiments, show=False, row=None)
+    results = experiments / "results" / "tiny"
+    assert {one.stem for one in results.iterdir()} == {"snlds", "snlds-one-restart"}
+    chosen = check_stored(results / "snlds.json", "snlds", 1)
+    single = check_stored(results / "snlds-one-restart.json", "snlds", 1)
+    timing, detail = chosen["details"]
+    assert timing["training_seconds"] > 0
+    assert len(detail["restarts"]) == 2
+    assert chosen["row"] == "a tiny snlds"
+    assert "one restart" in single["row"]
+    for stored, restart in ((chosen, detail["chosen"]), (single, 0)):
+        assert stored["scores"]["frame_f1"]["runs"] == [round(detail["restarts"][restart]["frame_f1"], 3)]
+
+
+def test_showing_what_was_never_run(experiments):
+    add(experiments, "oracle", 1)
+    with pytest.raises(InputError, match="no stored results"):
+        reproduce.run("tiny", experiments, show=True, row=None)
+
+
+def test_unknown_experiments_name_the_known(experiments):
+    add(experiments, "oracle", 1)
+    with pytest.raises(InputError, match="there are: tiny"):
+        reproduce.run("tinny", experiments, show=False, row=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[experiment", "is not valid TOML"),
+        ('[experiment]\nbord = "bouncing-ball"', "did you mean 'experiment.board'"),
+        ('[experiment]\nboard = "pool"', "there is no board 'pool'"),
+        ('[experiment]\nboard = "dubins-positions-0.01"\nmodel = "oracle"', "there is no board"),
+        ('[experiment]\nmodel = "snlsd"', "did you mean 'snlds'"),
+        ('[recipe]\nname = "papper"', "did you mean 'paper'"),
+        ("[training]\nstep = 5", "did you mean 'training.steps'"),
+    ],
+)
+def test_rows_that_make_no_sense(tmp_path, text, message):
+    (tmp_path / "row.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        reproduce.read_row(tmp_path / "row.toml")
