@@ -111,7 +111,7 @@ def test_nan_stays_as_a_missing_value():
         None,
         "no such file.csv",
     ],
-    ids=lambda data: repr(data)[:40],
+    ids=lambda data: repr(data)[:40] if not isinstance(data, Frame) else "text frame",
 )
 def test_what_is_no_recording_is_refused(data):
     with pytest.raises(InputError) as refused:

@@ -241,7 +241,7 @@ def test_a_column_that_is_not_there(refuse, balls, tmp_path):
     ("options", "message"),
     [
         (["-k", "0"], "The number of regimes must be at least 1, not 0."),
-        (["--restarts", "0"], "The number of restarts must be at least 1."),
+        (["--restarts", "0"], "training.restarts must be at least 1, not 0."),
         (["--set", "training.stepz=5"], "Unknown setting 'training.stepz': did you mean 'training.steps'?"),
         (["--set", "trainin.steps=5"], "did you mean 'training'?"),
         (["--set", "training.steps=soon"], "'training.steps' must be of type int, not 'soon'."),

@@ -28,21 +28,6 @@ TOP = {
     *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
     "__init__",
 }
-    "config",
-    "build",
-    "seeds",
-    "fitting",
-    "run",
-    "api",
-    "cli",
-    "display",
-    "reporting",
-    "demo",
-    "reproduce",
-    "estimator",
-    "__init__",
-    "__main__",
-}
 
 
 def room_of(path: Path) -> str:

@@ -236,7 +236,7 @@ def test_the_exponential_of_usage_entropy_counts_regimes(usage, in_use):
 def test_kl_from_uniform():
     gamma = np.float32([[0.5, 0.5], [0.9, 0.1]])
     expected = [entropy([0.5, 0.5], row) for row in gamma]
-    np.testing.assert_allclose(kl_from_uniform(jnp.log(gamma)), expected, atol=1e-6)
+    np.testing.assert_allclose(kl_from_uniform(jnp.log(gamma), jnp.ones(gamma.shape[1], bool)), expected, atol=1e-6)
 
 
 # Padding and gaps

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from swerve.config import ModelConfig, PosteriorConfig
+from swerve.errors import InputError
 from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
 from swerve.model.embedding import MlpEmbedding, RawEmbedding
 from swerve.model.emission import MlpEmission
@@ -108,6 +109,8 @@ def _build_dynamics(config: ModelConfig, context_size: int, key: Key):
         return LinearDynamics(K, L, context_size, **shared)
     if config.dynamics == "mlp":
         return MlpDynamics(K, L, context_size, config.dynamics_hidden, **shared)
+    if len(config.dynamics_hidden) != 1:
+        raise InputError(f"model.dynamics_hidden must hold one size for a GRU, not {list(config.dynamics_hidden)}.")
     return GruDynamics(K, L, context_size, config.dynamics_hidden[0], **shared)
 
 

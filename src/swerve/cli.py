@@ -10,7 +10,7 @@ import typer
 
 from swerve import api, demo, display, reporting, reproduce
 from swerve import run as runs
-from swerve.config import RECIPES
+from swerve.config import RECIPES, read_toml, with_setting
 from swerve.data import bouncing_ball, dubins, tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
@@ -61,6 +61,9 @@ def fit(
         list[str] | None,
         typer.Option("--set", help="Any setting, as in `--set training.steps=20000`; repeatable."),
     ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="TOML file of settings; --set goes on top of it.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,
@@ -72,7 +75,10 @@ def fit(
     Ctrl-C saves; `--resume` goes on to the same result.
     """
     series = _read(data, sequence_column, label_column, control_column)
-    config = api.make_config(regimes, model, recipe, restarts, None, seed, settings or ())
+    config = api.make_config(regimes, model, recipe, restarts, None, seed)
+    config = read_toml(config_file, config) if config_file else config
+    for setting in settings or ():
+        config = with_setting(config, setting)
     with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
         fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)

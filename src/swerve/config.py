@@ -148,6 +148,18 @@ class ArHmmConfig:
     """A seed is fitted to at most this many training windows."""
 
 
+SMALLEST = (
+    ("model", "state_size", 1),
+    ("training", "steps", 1),
+    ("training", "restarts", 1),
+    ("training", "batch_size", 1),
+    ("training", "window", 2),
+    ("training", "report_every", 1),
+    ("arhmm", "restarts", 1),
+    ("recipe", "learning_rate", 0.0),
+)
+
+
 @dataclass(frozen=True)
 class Config:
     """Everything that decides a fit, apart from the data."""
@@ -163,10 +175,10 @@ class Config:
     def __post_init__(self):
         if self.model.regimes < 1:
             raise InputError(f"The number of regimes must be at least 1, not {self.model.regimes}.")
-        if self.training.restarts < 1 or self.arhmm.restarts < 1:
-            raise InputError("The number of restarts must be at least 1.")
-        if self.training.steps < 1 or self.training.batch_size < 1 or self.training.report_every < 1:
-            raise InputError("training.steps, batch_size and report_every must be at least 1.")
+        for section, name, least in SMALLEST:
+            value = getattr(getattr(self, section), name)
+            if not value >= least:
+                raise InputError(f"{section}.{name} must be at least {least}, not {value}.")
 
 
 PAPER = Recipe(
@@ -236,6 +248,10 @@ def with_setting(config: Config, setting: str) -> Config:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if key == "kind":
+        return with_kind(config, str(value))
+    if key == "recipe.name":
+        return with_recipe(config, str(value))
     nested: Any = value
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}

@@ -10,7 +10,10 @@ from jaxtyping import Array, Bool, Float
 
 from swerve.types import Key
 
-SCAN_UNROLL = 4  # on a GPU a time loop is bound by kernel launches; four frames per iteration halves its time
+
+def scan_unroll() -> int:
+    """Frames per iteration of a time loop: a GPU is bound by kernel launches, a CPU likes a short body."""
+    return 1 if jax.default_backend() == "cpu" else 4
 
 
 class Mlp(eqx.Module):
@@ -133,5 +136,5 @@ class Bidirectional(eqx.Module):
             valid[::-1],
         )
         start = (self.forward.initial(), self.backward.initial())
-        _, (ahead, behind) = jax.lax.scan(step, start, frames, unroll=SCAN_UNROLL)
+        _, (ahead, behind) = jax.lax.scan(step, start, frames, unroll=scan_unroll())
         return jnp.concatenate([ahead, behind[::-1]], axis=1)

@@ -6,12 +6,14 @@ ELBO = E_q[log p(x, z)] + H(q), with log p(x, z~) = log Z of the forward recursi
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from swerve import messages
 from swerve.model.snlds import Snlds
 from swerve.posterior import Draw, Posterior, Prior, Start
 from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
+
+FIRST_SCALE = 0.1  # of standardised data: how far q may stray from the expected state at t = 1
 
 
 class Knobs(NamedTuple):
@@ -68,7 +70,8 @@ def regime_chain(
     follows = posterior.start is Start.DYNAMICS
     predicted = draw.expected[1:] if follows else model.predicted_states(frames, draw.z)
     potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
-    centre = potentials.log_dynamics.mean(axis=1, keepdims=True)
+    allowed = model.allowed[None]
+    centre = jnp.mean(potentials.log_dynamics, axis=1, where=allowed, keepdims=True)
     log_evidence = centre + (potentials.log_dynamics - centre) / knobs.evidence_temperature
     log_evidence = log_evidence + potentials.log_emission
     if guide is not None:
@@ -92,7 +95,7 @@ def sequence_terms(
     valid = frames.valid
     return Terms(
         elbo=messages.log_normalizer(*chain) + jnp.where(valid, draw.entropy, 0.0).sum(),
-        uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals), 0.0).sum(),
+        uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals, model.allowed), 0.0).sum(),
         usage=smoothed.marginals.sum(axis=0),
         confidence=smoothed.marginals.max(axis=1).sum(),
         switches=((labels[1:] != labels[:-1]) & valid[1:]).sum().astype(float),
@@ -106,16 +109,33 @@ def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:
         memory = model.dynamics.initial_memory()
         contexts = model.contexts(frames)
         scales = jnp.broadcast_to(model.dynamics.noise.scale, model.initial.mean.shape)
-        return Prior(model.initial.mean, memory, contexts, model.dynamics.step, scales, model.expected_observation)
+        return Prior(
+            model.initial.mean,
+            jnp.full_like(scales, FIRST_SCALE),
+            memory,
+            contexts,
+            model.dynamics.step,
+            scales,
+            model.expected_observation,
+        )
     origin = jnp.zeros((1, posterior.state_size))
     keeps = posterior.start is Start.STATE
     contexts = jnp.zeros((len(frames.x) - 1, 0))
-    return Prior(origin, (), contexts, lambda m, z, _: (m, z[None] if keeps else origin), jnp.ones_like(origin), None)
+    return Prior(
+        origin,
+        jnp.ones_like(origin),
+        (),
+        contexts,
+        lambda m, z, _: (m, z[None] if keeps else origin),
+        jnp.ones_like(origin),
+        None,
+    )
 
 
-def kl_from_uniform(log_marginals: Float[Array, "T K"]) -> Float[Array, " T"]:
-    """KL(uniform || gamma_t) = -log K - (1/K) sum_k log gamma_t(k)."""
-    return -jnp.log(float(log_marginals.shape[1])) - log_marginals.mean(axis=1)
+def kl_from_uniform(log_marginals: Float[Array, "T K"], allowed: Bool[Array, " K"]) -> Float[Array, " T"]:
+    """KL(uniform || gamma_t) = -log K - (1/K) sum_k log gamma_t(k), over the allowed regimes."""
+    count = jnp.sum(allowed).astype(log_marginals.dtype)
+    return -jnp.log(count) - jnp.mean(log_marginals, axis=1, where=allowed[None])
 
 
 def usage_entropy(usage: Float[Array, " K"]) -> Float[Array, ""]:

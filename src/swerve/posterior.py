@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from swerve.networks import SCAN_UNROLL, AbstractCell, Bidirectional, Mlp
+from swerve.networks import AbstractCell, Bidirectional, Mlp, scan_unroll
 from swerve.types import Frames, Key
 
 HALF_LOG_TWO_PI_E = 1.4189385332046727
 SMALLEST_SCALE = 1e-4
 WEIGHTS_HIDDEN = 16
-FIRST_SCALE = 0.1  # the unit of q's corrections at t = 1, where no dynamics tell how far a state strays
 
 
 class Draw(NamedTuple):
@@ -49,6 +48,8 @@ class Prior(NamedTuple):
 
     first: Float[Array, "M L"]
     """Expected states at t = 1, one per regime, or a single one."""
+    first_scales: Float[Array, "M L"]
+    """The unit of q's corrections at t = 1, where no dynamics tell how far a state strays."""
     memory: PyTree[Array]
     contexts: Float[Array, "T-1 C"]
     predict: Callable
@@ -161,10 +162,11 @@ class Posterior(eqx.Module):
 
         at_first = jax.tree.map(lambda a: a[0], per_frame)
         later = jax.tree.map(lambda a: a[1:], per_frame)
-        first_scales = jnp.full_like(prior.first, FIRST_SCALE)
-        memory, first = propose(self.causal.initial(), jnp.zeros(self.state_size), prior.first, first_scales, at_first)
+        memory, first = propose(
+            self.causal.initial(), jnp.zeros(self.state_size), prior.first, prior.first_scales, at_first
+        )
         carry = (memory, first.z, prior.memory)
-        _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=SCAN_UNROLL)
+        _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=scan_unroll())
         return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
 
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
 from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
-from swerve.networks import SCAN_UNROLL
+from swerve.networks import scan_unroll
 from swerve.types import Frames, Key, LogInitial, LogTransition
 
 FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
@@ -61,6 +61,11 @@ class Snlds(eqx.Module):
         return len(self.log_allowed)
 
     @property
+    def allowed(self) -> Bool[Array, " K"]:
+        """Which regimes may be used."""
+        return self.log_allowed > 0.5 * FORBIDDEN
+
+    @property
     def log_initial(self) -> LogInitial:
         """log p(s_1), normalised over the allowed regimes."""
         return jax.nn.log_softmax(self.initial.logits + jax.lax.stop_gradient(self.log_allowed))
@@ -80,7 +85,7 @@ class Snlds(eqx.Module):
             return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(frames))
         transitions = (z[:-1], self.contexts(frames))
         return jax.lax.scan(
-            lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=SCAN_UNROLL
+            lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=scan_unroll()
         )[1]
 
     def expected_observation(self, z: Float[Array, " L"]) -> Float[Array, " D"]:

@@ -90,8 +90,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise InputError(f"{path} is damaged, cut short, or no safetensors file ({error}).") from None
     if header is None:
         raise InputError(f"{path} was not written by Swerve: its header has no entry '{HEADER}'.")
-    about = json.loads(header)
-    if about["format"] > FORMAT:
+    try:
+        about = json.loads(header)
+        newer = about["format"] > FORMAT
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} was not written by Swerve: its header can not be read.") from None
+    if newer:
         raise InputError(
             f"{path} has format {about['format']}, newer than the {FORMAT} this version of Swerve reads:"
             " update Swerve to open it."
