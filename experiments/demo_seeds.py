@@ -24,7 +24,11 @@ def main():
             run(seed, folder)
         scores = json.loads((folder / "scores.json").read_text())
         history = json.loads((folder / "history.json").read_text())
-        stored[str(seed)] = {**scores, "training_seconds": round(history["seconds"], 1), "trained_on": history["hardware"]}
+        stored[str(seed)] = {
+            **scores,
+            "training_seconds": round(history["seconds"], 1),
+            "trained_on": history["hardware"],
+        }
     summary = {name: [round(stored[str(seed)][name], 2) for seed in SEEDS] for name in SCORES}
     write_json(
         RESULT,
