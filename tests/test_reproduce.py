@@ -1,5 +1,6 @@
 """Experiments as data: every file can be read, and a small experiment runs to its table."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -182,3 +183,11 @@ def test_rows_that_make_no_sense(tmp_path, text, message):
     (tmp_path / "row.toml").write_text(text)
     with pytest.raises(InputError, match=message):
         reproduce.read_row(tmp_path / "row.toml")
+
+
+def test_an_edited_row_has_a_working_folder_of_its_own():
+    experiment, config = reproduce.Experiment(), reproduce.Config()
+    longer = dataclasses.replace(config, training=dataclasses.replace(config.training, steps=7))
+    assert reproduce.digest(experiment, config) == reproduce.digest(experiment, reproduce.Config())
+    assert reproduce.digest(experiment, longer) != reproduce.digest(experiment, config)
+    assert reproduce.digest(dataclasses.replace(experiment, runs=2), config) != reproduce.digest(experiment, config)

@@ -5,6 +5,7 @@ held-out bound. Working files lie under runs/reproduce, so that a stopped experi
 """
 
 import dataclasses
+import hashlib
 import json
 import platform
 import subprocess
@@ -92,7 +93,7 @@ def _run_row(name: str, path: Path, result: Path) -> None:
     board = BOARDS[experiment.board]
     training = board(experiment.training_sequences, seed=TRAINING_SEED)
     test = board(experiment.test_sequences, seed=TEST_SEED)
-    work = WORK / name / path.stem
+    work = WORK / name / f"{path.stem}-{digest(experiment, config)}"
     work.mkdir(parents=True, exist_ok=True)
     if experiment.model == "oracle":
         found = {"": [_score(ORACLES[experiment.board](test), test)]}
@@ -117,6 +118,12 @@ def _run_row(name: str, path: Path, result: Path) -> None:
         target = result.with_name(f"{result.stem}{'-one-restart' if suffix else ''}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, stored)
+
+
+def digest(experiment: Experiment, config: Config) -> str:
+    """Tells the settings of a row apart, so that an edited row never goes on from another's checkpoint."""
+    settings = json.dumps([asdict(experiment), asdict(config)], sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()[:8]
 
 
 def read_row(path: Path) -> tuple[Experiment, Config]:
