@@ -4,29 +4,13 @@ import logging
 
 import jax
 import pytest
+from tiny import SETTINGS as TINY
 
 from swerve import api
 from swerve.data import bouncing_ball
 from swerve.data.windows import cut_windows
 from swerve.segment import infer_batch
 from swerve.training import step
-
-TINY = (
-    "training.steps=20",
-    "training.report_every=10",
-    "training.restarts=2",
-    "training.batch_size=4",
-    "training.window=40",
-    "training.validation_share=0.2",
-    "posterior.encoder_size=4",
-    "posterior.causal_size=4",
-    "model.state_size=2",
-    "model.dynamics_hidden=[4]",
-    "model.switching_hidden=[4]",
-    "arhmm.lags=[1]",
-    "arhmm.restarts=1",
-    "arhmm.max_iterations=5",
-)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import jax
 import numpy as np
 import pytest
+from tiny import SETTINGS
 
 from swerve import api, fitting, run
 from swerve.build import build_system
@@ -14,22 +15,6 @@ from swerve.data.windows import Standardizer, cut_windows
 from swerve.errors import InputError
 from swerve.types import Series
 
-SETTINGS = (
-    "training.steps=20",
-    "training.report_every=10",
-    "training.restarts=2",
-    "training.batch_size=4",
-    "training.window=40",
-    "training.validation_share=0.2",
-    "posterior.encoder_size=4",
-    "posterior.causal_size=4",
-    "model.state_size=2",
-    "model.dynamics_hidden=[4]",
-    "model.switching_hidden=[4]",
-    "arhmm.lags=[1]",
-    "arhmm.restarts=1",
-    "arhmm.max_iterations=5",
-)
 CONFIG = api.make_config(2, settings=SETTINGS)
 LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
 
