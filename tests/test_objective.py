@@ -97,6 +97,8 @@ def linear_system(regimes):
     no_drivers = dict.fromkeys(("switching_reads_x", "switching_reads_z", "switching_reads_u"), False)
     noises = {
         "initial_per_regime": True,
+        "initial_components": 1,
+        "initial_learned": True,
         "dynamics_noise_per_regime": True,
         "dynamics_noise_start": 0.3,
         "emission_noise_start": 0.7,
@@ -108,7 +110,7 @@ def linear_system(regimes):
     )()
     moved = {
         "logits": (lambda m: m.initial.logits, rng.normal(size=regimes)),
-        "mean": (lambda m: m.initial.means, 0.1 * rng.normal(size=(regimes, 1))),
+        "mean": (lambda m: m.initial.means, 0.1 * rng.normal(size=(regimes, 1, 1))),
         "noise": (lambda m: m.initial.noise.log_scale, np.full((regimes, 1), np.log(0.2))),
         "matrix": (lambda m: m.dynamics.matrix, 0.2 * rng.normal(size=(regimes, 1, 1))),
         "offset": (lambda m: m.dynamics.offset, 0.2 * rng.normal(size=(regimes, 1))),

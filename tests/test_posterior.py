@@ -11,7 +11,7 @@ from scipy.stats import norm
 from swerve.build import build_system
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.objective import Knobs, regime_chain
-from swerve.posterior import Draw, Start, frame_noise
+from swerve.posterior import Draw, Start, changes, frame_noise
 from swerve.types import Frames
 
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -159,3 +159,13 @@ def test_a_shared_embedding_reads_what_the_switches_read(shares):
     other = system._replace(model=jax.tree.map(lambda leaf: leaf + np.float32(0.5), system.model))
     one, two = (np.asarray(path(s, some_frames()).mean) for s in (system, other))
     assert np.allclose(one, two) != shares
+
+
+def test_changes_are_those_to_the_neighbours_that_were_observed():
+    x = np.float32([[1.0, 0.0], [3.0, 0.0], [2.0, 5.0], [7.0, 5.5]])
+    observed = np.array([[True, True], [True, False], [True, True], [True, True]])
+    frames = Frames(x, observed, np.ones(4, bool), np.zeros((4, 0), np.float32))
+    before = [[0.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [5.0, 5.0]]
+    after = [[2.0, 0.0], [-1.0, 0.0], [5.0, 5.0], [0.0, 0.0]]
+    found = quick_jit(changes)(frames, np.float32([1.0, 10.0]))
+    np.testing.assert_allclose(found, np.concatenate([before, after], axis=1))

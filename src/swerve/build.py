@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.errors import InputError
@@ -29,23 +30,42 @@ def build_system(
     controls: int,
     stickiness,
     allowed,
+    change_scale: Float[Array, " D"] | None = None,
     key: Key,
 ) -> System:
-    """A model and posterior with fresh parameters."""
+    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame."""
     model_key, posterior_key = jax.random.split(key)
     snlds = build_model(
         model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
     )
-    return System(snlds, build_posterior(posterior, model, channels=channels, controls=controls, key=posterior_key))
+    return System(
+        snlds,
+        build_posterior(
+            posterior,
+            model,
+            channels=channels,
+            controls=controls,
+            change_scale=jnp.ones(channels) if change_scale is None else change_scale,
+            key=posterior_key,
+        ),
+    )
 
 
 def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
     """p(x, z, s) with fresh parameters."""
-    embedding_key, dynamics_key, emission_key, switching_key = jax.random.split(key, 4)
+    embedding_key, dynamics_key, emission_key, switching_key, initial_key = jax.random.split(key, 5)
     K, L = config.regimes, config.state_size
     reads_u = config.dynamics_reads_u and controls > 0
     return Snlds(
-        initial=Initial(K, L, per_regime=config.initial_per_regime, floor=config.dynamics_noise_floor),
+        initial=Initial(
+            K,
+            L,
+            learned=config.initial_learned,
+            per_regime=config.initial_per_regime,
+            components=config.initial_components,
+            floor=config.dynamics_noise_floor,
+            key=initial_key,
+        ),
         dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
         switching=_build_switching(config, channels, controls, stickiness, switching_key),
         emission=MlpEmission(
@@ -66,7 +86,13 @@ def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness
 
 
 def build_posterior(
-    config: PosteriorConfig, model: ModelConfig, *, channels: int, controls: int, key: Key
+    config: PosteriorConfig,
+    model: ModelConfig,
+    *,
+    channels: int,
+    controls: int,
+    change_scale: Float[Array, " D"],
+    key: Key,
 ) -> Posterior:
     """q(z | x) with fresh parameters."""
     embedding_key, rest_key = jax.random.split(key)
@@ -84,6 +110,7 @@ def build_posterior(
         start=Start(config.start),
         initial_scale=config.initial_scale,
         initial_gain=config.initial_gain,
+        change_gain=1 / change_scale if config.reads_changes else None,
         key=rest_key,
     )
 

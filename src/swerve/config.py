@@ -19,6 +19,10 @@ class ModelConfig:
     state_size: int = 4
     initial_per_regime: bool = False
     """p(z_1 | s_1) differs between regimes."""
+    initial_components: int = 8
+    """Gaussians in the mixture p(z_1 | s_1)."""
+    initial_learned: bool = False
+    """p(s_1) is learned; otherwise it is uniform."""
     dynamics: Literal["linear", "mlp", "gru"] = "mlp"
     dynamics_hidden: tuple[int, ...] = (32,)
     dynamics_residual: bool = True
@@ -59,6 +63,8 @@ class PosteriorConfig:
     """q's first scale, in units of the dynamics noise (start = dynamics) or of z itself."""
     initial_gain: float = 5.0
     """How strongly q first corrects what the model got wrong, in the same units."""
+    reads_changes: bool = True
+    """Read x_t - x_{t-1} and x_{t+1} - x_t beside x_t."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class ArHmmConfig:
 
 SMALLEST = (
     ("model", "state_size", 1),
+    ("model", "initial_components", 1),
     ("training", "steps", 1),
     ("training", "restarts", 1),
     ("training", "batch_size", 1),
@@ -203,11 +210,17 @@ PAPER = Recipe(
 PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
 PAPER_STEPS = {"paper": 300_000, "paper-ball": 10_000}
-PAPER_MODEL = {"dynamics_residual": False, "initial_per_regime": True}
+PAPER_MODEL = {
+    "dynamics_residual": False,
+    "initial_per_regime": True,
+    "initial_components": 1,
+    "initial_learned": True,
+}
 PAPER_POSTERIOR = {
     "start": "origin",
     "initial_scale": 0.6931,
     "initial_gain": 0.0,
+    "reads_changes": False,
     "encoder_size": 16,
     "causal_size": 16,
 }
@@ -229,13 +242,15 @@ def with_recipe(config: Config, name: str) -> Config:
 
 
 def with_kind(config: Config, kind: str) -> Config:
-    """The named model; a switching linear system is an SNLDS with linear parts."""
+    """The named model; a switching linear system is an SNLDS with linear parts whose switches nothing drives."""
     kinds = get_args(get_type_hints(Config)["kind"])
     if kind not in kinds:
         raise InputError(f"There is no model '{kind}'{_nearest(kind, kinds)}")
     model = config.model
     if kind == "slds":
-        model = dataclasses.replace(model, dynamics="linear", emission_hidden=())
+        model = dataclasses.replace(
+            model, dynamics="linear", emission_hidden=(), switching_reads_x=False, switching_reads_z=False
+        )
     return dataclasses.replace(config, kind=kind, model=model)
 
 

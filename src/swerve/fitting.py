@@ -1,5 +1,6 @@
 """From recordings and a config to a trained model: the path that every face of Swerve takes."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from swerve.build import build_system
 from swerve.config import Config, Recipe, Variant
@@ -34,6 +36,15 @@ class Prepared:
     columns: tuple[str, ...]
     dropped: tuple[str, ...]
     controls: int
+
+    @property
+    def change_scale(self) -> Float[Array, " D"]:
+        """Root mean square of x_t - x_{t-1} in the training windows; 1 where nothing is known."""
+        x, observed = self.training.x, self.training.observed
+        both = observed[:, 1:] & observed[:, :-1]
+        square = jnp.sum(jnp.where(both, x[:, 1:] - x[:, :-1], 0.0) ** 2, axis=(0, 1))
+        scale = jnp.sqrt(square / jnp.maximum(both.sum(axis=(0, 1)), 1))
+        return jnp.where(scale > 0, scale, 1.0)
 
 
 def prepare(series: Sequence[Series], config: Config) -> Prepared:
@@ -114,7 +125,20 @@ def plan_of(config: Config) -> Plan:
 def make_restarts(
     prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None
 ) -> tuple[TrainState, Restart, jax.Array]:
-    """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`)."""
+    """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
+
+    All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
+    """
+    cpu, device = jax.local_devices(backend="cpu")[0], jax.devices()[0]
+    with jax.default_device(cpu):
+        training, validation = jax.device_put((prepared.training, prepared.validation), cpu)
+        on_cpu = dataclasses.replace(prepared, training=training, validation=validation)
+        return jax.device_put(_make_restarts(on_cpu, config, key=key, cache=cache), device)
+
+
+def _make_restarts(
+    prepared: Prepared, config: Config, *, key: Key, cache: Path | None
+) -> tuple[TrainState, Restart, jax.Array]:
     recipe, count = config.recipe, config.training.restarts
     variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
     allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
@@ -138,6 +162,7 @@ def make_restarts(
             controls=prepared.controls,
             stickiness=_or(variant.stickiness, recipe.stickiness),
             allowed=allowed[r],
+            change_scale=prepared.change_scale,
             key=build_key,
         )
         schedule = make_schedule(recipe, variant, config.training.steps)

@@ -67,7 +67,8 @@ class Posterior(eqx.Module):
     r_t weighs their noise scales likewise, so that KL(q || p) does not change when the dynamics become more
     certain, and nothing holds Q up (docs/decisions/0003). e_t = x_t - g(m_t) is what the expectation got wrong,
     zero where x_t is missing, and o(h_t) how far the door is open for it. h_t = RNN(h_{t-1}, h^x_t, z_{t-1}, e_t).
-    `embedding` is None when the model's own features are read instead.
+    `embedding` is None when the model's own features are read instead. With `change_gain` the RNNs also read how x
+    changes from frame to frame, at a scale where it can be seen (docs/decisions/0008).
     """
 
     embedding: Callable | None
@@ -78,6 +79,7 @@ class Posterior(eqx.Module):
     state_gates: eqx.nn.Linear
     head: eqx.nn.Linear
     gain: Float[Array, "L D"]
+    change_gain: Float[Array, " D"] | None
     state_size: int = eqx.field(static=True)
     start: Start = eqx.field(static=True)
 
@@ -96,14 +98,17 @@ class Posterior(eqx.Module):
         causal_size: int,
         initial_scale: float,
         initial_gain: float,
+        change_gain: Float[Array, " D"] | None,
         key: Key,
     ):
         encoder_key, weights_key, state_key, causal_key, gates_key, head_key, gain_key = jax.random.split(key, 7)
         self.embedding = embedding
         self.state_size = state_size
         self.start = start
-        self.encoder = Bidirectional(make_cell, feature_size + control_size, encoder_size, key=encoder_key)
-        read = self.encoder.size + feature_size
+        self.change_gain = change_gain
+        seen = feature_size + (0 if change_gain is None else 2 * channels)
+        self.encoder = Bidirectional(make_cell, seen + control_size, encoder_size, key=encoder_key)
+        read = self.encoder.size + seen
         expectations = regimes if start is Start.DYNAMICS else 1
         self.weights = eqx.nn.Linear(read, expectations, key=weights_key)
         self.weights_from_state = Mlp(
@@ -126,6 +131,8 @@ class Posterior(eqx.Module):
         features = model_features
         if self.embedding is not None:
             features = jax.vmap(self.embedding)(frames.x, frames.observed)
+        if self.change_gain is not None:
+            features = jnp.concatenate([features, changes(frames, self.change_gain)], axis=1)
         encoded = self.encoder(jnp.concatenate([features, frames.u], axis=1), frames.valid)
         read = jnp.concatenate([encoded, features], axis=1)
         from_memory, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
@@ -168,6 +175,14 @@ class Posterior(eqx.Module):
         carry = (memory, first.z, prior.memory)
         _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=scan_unroll())
         return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
+
+
+def changes(frames: Frames, gain: Float[Array, " D"]) -> Float[Array, "T 2*D"]:
+    """gain (x_t - x_{t-1}) and gain (x_{t+1} - x_t), zero where a frame has no observed neighbour."""
+    both = frames.observed[1:] & frames.observed[:-1]
+    steps = jnp.where(both, gain[None] * (frames.x[1:] - frames.x[:-1]), 0.0)
+    border = jnp.zeros((1, steps.shape[1]))
+    return jnp.concatenate([jnp.concatenate([border, steps]), jnp.concatenate([steps, border])], axis=1)
 
 
 def frame_noise(key: Key, length: int, size: int) -> Float[Array, "T L"]:

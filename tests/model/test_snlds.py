@@ -21,6 +21,8 @@ K, T, D, L, U = 2, 5, 3, 2, 2
 DRAWS = 2000
 PLAIN = {
     "initial_per_regime": True,
+    "initial_components": 1,
+    "initial_learned": True,
     "dynamics": "linear",
     "dynamics_residual": True,
     "dynamics_reads_x": False,
@@ -35,6 +37,7 @@ PLAIN = {
 CASES = {
     "plain": {},
     "initial-shared": {"initial_per_regime": False},
+    "initial-uniform": {"initial_learned": False},
     "dynamics-not-residual": {"dynamics_residual": False},
     "dynamics-read-x": {"dynamics_reads_x": True},
     "dynamics-read-u": {"dynamics_reads_u": True},
@@ -140,7 +143,7 @@ def by_hand(model, frames, z, temperature):
             mean = linear_mean(model, k, z[t - 1], x[t - 1], seen[t - 1], u[t])
             log_dynamics[t, k] = log_normal(z[t] - mean, model.dynamics.noise, k)
         log_emission[t, k] = log_normal(frames.x[t] - emission_mean(model, k, z[t]), model.emission.noise, k)
-    return log_softmax(model.initial.logits), np.stack(log_transition), log_dynamics, log_emission
+    return log_softmax(model.initial.regime_logits), np.stack(log_transition), log_dynamics, log_emission
 
 
 @pytest.fixture(scope="module", params=[*CASES], ids=[*CASES])

@@ -28,7 +28,7 @@ SEEDS = (0, 1, 2, 3)
 
 
 def with_nan(state):
-    broken = eqx.tree_at(lambda m: m.initial.logits, state.system.model, replace_fn=lambda leaf: leaf * np.nan)
+    broken = eqx.tree_at(lambda m: m.initial.means, state.system.model, replace_fn=lambda leaf: leaf * np.nan)
     return state._replace(system=state.system._replace(model=broken))
 
 
@@ -84,11 +84,12 @@ def judged(bounds, regimes_in_use, durations):
         ([1.0, 3.0, 2.0], [2.0, 4.0, 2.0], [9.0, 9.0, 9.0], 1),
         ([3.0, 3.0 + TIE / 2, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 0),
         ([3.0, 3.0 + TIE / 2, 1.0], [3.1, 2.9, 2.0], [9.0, 5.0, 9.0], 0),
+        ([3.0, 3.0 + TIE / 2, 1.0], [2.0, 2.0, 2.0], [9.0, 8.0, 9.0], 1),
         ([3.0, 3.0 + TIE / 2, 1.0], [1.1, 3.9, 2.0], [9.0, 5.0, 9.0], 1),
         ([3.0, 3.0 + TIE / 2, 1.0], [1.1, 1.2, 2.0], [9.0, 5.0, 9.0], 1),
         ([3.0, None, 1.0], [2.0, None, 2.0], [9.0, None, 9.0], 0),
     ],
-    ids=["best bound", "fewest regimes", "longest segments", "not a single one", "but if all are", "not finite"],
+    ids=["best bound", "fewest regimes", "longest segments", "equally calm", "not a single one", "but if all are", "not finite"],
 )
 def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, regimes_in_use, durations, expected):
     assert choose(judged(bounds, regimes_in_use, durations), [0, 1, 2]) == expected

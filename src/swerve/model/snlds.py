@@ -68,7 +68,7 @@ class Snlds(eqx.Module):
     @property
     def log_initial(self) -> LogInitial:
         """log p(s_1), normalised over the allowed regimes."""
-        return jax.nn.log_softmax(self.initial.logits + jax.lax.stop_gradient(self.log_allowed))
+        return jax.nn.log_softmax(self.initial.regime_logits + jax.lax.stop_gradient(self.log_allowed))
 
     def features(self, frames: Frames) -> Float[Array, "T F"]:
         """What the switching network reads of each frame."""
@@ -118,7 +118,7 @@ class Snlds(eqx.Module):
         start_key, emit_key, loop_key = jax.random.split(key, 3)
         regime_key, state_key = jax.random.split(start_key)
         s = jax.random.categorical(regime_key, self.log_initial)
-        z = self.initial.mean[s] + self.initial.noise.sample(s, key=state_key)
+        z = self.initial.sample(s, key=state_key)
         x = self._emit(s, z, key=emit_key)
         everything = jnp.ones(x.shape, bool)
         feature = self.embedding(x, everything)

@@ -18,6 +18,7 @@ from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
 TIE = 0.02  # nats per frame: bounds closer than this differ by less than training the same model twice
+CALM = 0.8  # segments shorter than this share of the longest are the mark of another explanation
 
 
 class TrainingDivergedError(InputError):
@@ -166,15 +167,17 @@ def train(
 def choose(history: History, alive: list[int]) -> int:
     """Position of the best restart: the highest held-out bound, or the simplest of those the data can not tell apart.
 
-    Among bounds within TIE of the highest: fewest regimes in use (but not a single one, which segments nothing),
-    then the longest segments (docs/decisions/0004).
+    Among bounds within TIE of the highest: the fewest regimes in use (but not a single one, which segments nothing),
+    then segments at least CALM times as long as the longest, then the highest bound (docs/decisions/0004).
     """
     bounds, used, durations = (history.latest(name, alive) for name in ("bound", "regimes_in_use", "mean_duration"))
     bounds = np.nan_to_num(bounds, nan=-np.inf)
-    tied = [i for i in np.flatnonzero(bounds >= bounds.max() - TIE) if used[i] > 1.5]
-    if not tied:
+    tied = (bounds >= bounds.max() - TIE) & (used > 1.5)
+    if not tied.any():
         return int(np.argmax(bounds))
-    return int(min(tied, key=lambda i: (round(float(used[i])), -durations[i])))
+    simple = tied & (np.round(used) == np.round(used[tied]).min())
+    calm = simple & (durations >= CALM * durations[simple].max())
+    return int(np.argmax(np.where(calm, bounds, -np.inf)))
 
 
 def _stops(plan: Plan) -> list[int]:
