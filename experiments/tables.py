@@ -12,6 +12,8 @@ def main():
     print("|---|---|---|---|---|---|---|")
     for path in sorted(RESULTS.glob("*/*.json")):
         stored = json.loads(path.read_text())
+        if "scores" not in stored:
+            continue
         cells = [f"{stored['scores'][name]['mean']:.1f} ± {stored['scores'][name]['sd']:.1f}" for name in SHOWN]
         print("|", " | ".join([stored["board"], stored["model"], stored["row"], *cells, stored["commit"][:7]]), "|")
 

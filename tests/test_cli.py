@@ -282,7 +282,19 @@ def test_a_run_that_is_not_there(refuse, balls, tmp_path):
 
 def test_no_draws(refuse, balls, linear, tmp_path):
     shown = refuse("segment", linear, balls, "--out", tmp_path, "--samples", 0, *COLUMNS)
-    assert "--samples must be at least 1, not 0." in shown
+    assert "samples must be at least 1, not 0." in shown
+
+
+def test_two_recordings_that_would_share_a_file(refuse, write, linear, tmp_path):
+    rows = [f"{name},{t}" for name in ("a b", "a:b") for t in range(10)]
+    data = write("both.csv", "sequence,position", *rows)
+    shown = refuse("segment", linear, data, "--out", tmp_path / "labels", "--sequence-column", "sequence")
+    assert "would share one file of labels" in shown
+    assert not (tmp_path / "labels").exists()
+
+
+def test_a_demo_does_not_write_over_a_file(refuse, write):
+    assert "is no demo: choose another --out" in refuse("demo", "--out", write("notes.txt", "mine"))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ ALLOWED = {
 }
 TOP = {
     *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
-    "__init__",
+    *("story", "__init__"),
 }
 
 

@@ -137,10 +137,8 @@ def test_quick_rows_run_once_and_are_shown(experiments, monkeypatch):
     assert {one.name: one.read_bytes() for one in results.iterdir()} == before
 
 
-def test_an_snlds_row_and_its_row_with_one_restart(experiments, monkeypatch):
+def test_an_snlds_row_and_its_row_with_one_restart(experiments):
     add(experiments, "snlds", 1)
-    # All is on the CPU already; what was moved there by name would be compiled for once more.
-    monkeypatch.setattr(jax, "device_put", lambda tree, device: tree)
     reproduce.run("tiny", experiments, show=False, row=None)
     results = experiments / "results" / "tiny"
     assert {one.stem for one in results.iterdir()} == {"snlds", "snlds-one-restart"}
@@ -153,6 +151,30 @@ def test_an_snlds_row_and_its_row_with_one_restart(experiments, monkeypatch):
     assert "one restart" in single["row"]
     for stored, restart in ((chosen, detail["chosen"]), (single, 0)):
         assert stored["scores"]["frame_f1"]["runs"] == [round(detail["restarts"][restart]["frame_f1"], 3)]
+
+
+def test_a_story_is_told_in_a_picture_and_scores(experiments):
+    story = (
+        EXPERIMENT.format(model="snlds", runs=1) + "story = [10, 20]\n" + SIZES.replace("restarts = 2", "restarts = 1")
+    )
+    (experiments / "tiny" / "story.toml").write_text(story)
+    reproduce.run("tiny", experiments, show=False, row=None)
+    results = experiments / "results" / "tiny"
+    stored = check_stored(results / "story.json", "snlds", 1)
+    assert [look["step"] for look in stored["details"]] == [10, 20]
+    assert stored["scores"]["frame_f1"]["mean"] == round(stored["details"][-1]["frame_f1"], 3)
+    assert (results / "story.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("steps", "restarts", "message"), [([10], 2, "follows one restart"), ([15], 1, "every 10"), ([30], 1, "every 10")]
+)
+def test_a_story_that_can_not_be_told(experiments, steps, restarts, message):
+    sizes = SIZES.replace("restarts = 2", f"restarts = {restarts}")
+    text = EXPERIMENT.format(model="snlds", runs=1) + f"story = {steps}\n" + sizes
+    (experiments / "tiny" / "story.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        reproduce.run("tiny", experiments, show=False, row=None)
 
 
 def test_showing_what_was_never_run(experiments):

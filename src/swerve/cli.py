@@ -79,8 +79,12 @@ def fit(
     config = read_toml(config_file, config) if config_file else config
     for setting in settings or ():
         config = with_setting(config, setting)
-    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-        fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
+    if config.kind == "arhmm":
+        with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
+            fitted = runs.fit(series, config, out=out, resume=resume)
+    else:
+        with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
+            fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -111,8 +115,7 @@ def segment(
     """
     fitted = runs.load(run)
     series = _read(data, sequence_column, label_column, control_column)
-    if samples < 1:
-        raise InputError(f"--samples must be at least 1, not {samples}.")
+    _check_file_names(series)
     found = fitted.segment(series, samples=samples, viterbi=viterbi)
     out.mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -125,7 +128,7 @@ def segment(
 @app.command()
 def evaluate(
     labels: Annotated[Path, typer.Argument(help="CSV of labels, or a folder written by `swerve segment`.")],
-    truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes, in the same order or by name.")],
+    truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes of recordings of the same names.")],
     label_column: Annotated[str, typer.Option(help="Column (or NPZ array) with the true regimes.")] = "s",
     sequence_column: SequenceColumn = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -207,6 +210,14 @@ def _read(data: list[Path], sequence: str | None, label: str | None, controls: l
 def _file_name(name: str) -> str:
     """A recording's name as a file name: nothing that could leave the folder."""
     return "".join(c if c.isalnum() or c in "-_.[]" else "_" for c in name).lstrip(".") or "recording"
+
+
+def _check_file_names(series: list[Series]) -> None:
+    names: dict[str, str] = {}
+    for one in series:
+        other = names.setdefault(_file_name(one.name), one.name)
+        if other != one.name:
+            raise InputError(f"The recordings '{other}' and '{one.name}' would share one file of labels: rename one.")
 
 
 def _labels_csv(one: Segmentation) -> bytes:

@@ -27,7 +27,7 @@ def demo_config(seed: int) -> Config:
 
 def run(seed: int, out: Path) -> dict[str, dict[str, float]]:
     """Trains, scores and reports; returns the scores of every row."""
-    if out.exists() and any(out.iterdir()) and not (out / runs.RUN_FILE).is_file():
+    if out.exists() and not (out / runs.RUN_FILE).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
     _clear(out)
     training = bouncing_ball.generate(TRAINING_SEQUENCES, seed=TRAINING_SEED).series()

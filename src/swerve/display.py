@@ -13,6 +13,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.status import Status
 from rich.table import Table
 
 from swerve.training.loop import Report
@@ -52,6 +53,11 @@ def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
             )
 
         yield show
+
+
+def working(message: str) -> Status:
+    """A spinner, for work that can not say how far it has come."""
+    return console.status(message)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """From recordings and a config to a trained model: the path that every face of Swerve takes."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,13 +80,14 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
     """AR-HMMs with every number of lags and every start, the best held-out likelihood first."""
-    candidates = fit_candidates(
-        prepared.training,
-        prepared.validation,
-        config.arhmm,
-        regimes=config.model.regimes,
-        key=jax.random.key(config.seed),
-    )
+    with _on_cpu(prepared) as there:
+        candidates = fit_candidates(
+            there.training,
+            there.validation,
+            config.arhmm,
+            regimes=config.model.regimes,
+            key=jax.random.key(config.seed),
+        )
     if not candidates:
         raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
     return candidates
@@ -129,11 +131,9 @@ def make_restarts(
 
     All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
     """
-    cpu, device = jax.local_devices(backend="cpu")[0], jax.devices()[0]
-    with jax.default_device(cpu):
-        training, validation = jax.device_put((prepared.training, prepared.validation), cpu)
-        on_cpu = dataclasses.replace(prepared, training=training, validation=validation)
-        return jax.device_put(_make_restarts(on_cpu, config, key=key, cache=cache), device)
+    with _on_cpu(prepared) as there:
+        made = _make_restarts(there, config, key=key, cache=cache)
+    return made if jax.default_backend() == "cpu" else jax.device_put(made, jax.devices()[0])
 
 
 def _make_restarts(
@@ -196,6 +196,18 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
         gap_rate=recipe.gap_rate,
     )
     return jax.tree.map(jnp.float32, numbers)
+
+
+@contextmanager
+def _on_cpu(prepared: Prepared) -> Iterator[Prepared]:
+    """The same data on the CPU, and new arrays there too, whatever accelerator there is."""
+    if jax.default_backend() == "cpu":
+        yield prepared
+        return
+    cpu = jax.local_devices(backend="cpu")[0]
+    training, validation = jax.device_put((prepared.training, prepared.validation), cpu)
+    with jax.default_device(cpu):
+        yield dataclasses.replace(prepared, training=training, validation=validation)
 
 
 def _regimes_of(variant: Variant, regimes: int) -> int:

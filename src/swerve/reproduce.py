@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from swerve import display
+from swerve import display, story
 from swerve.arhmm import ArHmm
 from swerve.config import Config, merge, with_kind, with_recipe
 from swerve.data import bouncing_ball, dubins
@@ -56,6 +56,8 @@ class Experiment:
     runs: int = 5
     training_sequences: int = 2000
     test_sequences: int = 200
+    story: tuple[int, ...] = ()
+    """Steps at which a single restart is drawn; the picture lies beside the result."""
 
 
 def run(name: str, folder: Path, *, show: bool, row: str | None) -> None:
@@ -98,6 +100,10 @@ def _run_row(name: str, path: Path, result: Path) -> None:
     if experiment.model == "oracle":
         found = {"": [_score(ORACLES[experiment.board](test), test)]}
         details: list[dict[str, Any]] = [{}]
+    elif experiment.story:
+        prepared = prepare(training.series(), config)
+        details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
+        found = {"": [details[-1]]}
     else:
         prepared = prepare(training.series(), config)
         runner = _run_arhmm if config.kind == "arhmm" else _run_snlds

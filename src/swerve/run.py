@@ -78,6 +78,8 @@ class Run:
         self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
     ) -> list[Inferred]:
         """Regimes and expected observations. Recordings of similar length are computed together."""
+        if samples < 1:
+            raise InputError(f"The number of samples must be at least 1, not {samples}.")
         ready = self._ready(series)
         lengths = [bucket_length(len(one)) for one in ready]
         results: dict[int, Inferred] = {}

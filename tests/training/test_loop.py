@@ -89,7 +89,15 @@ def judged(bounds, regimes_in_use, durations):
         ([3.0, 3.0 + TIE / 2, 1.0], [1.1, 1.2, 2.0], [9.0, 5.0, 9.0], 1),
         ([3.0, None, 1.0], [2.0, None, 2.0], [9.0, None, 9.0], 0),
     ],
-    ids=["best bound", "fewest regimes", "longest segments", "equally calm", "not a single one", "but if all are", "not finite"],
+    ids=[
+        "best bound",
+        "fewest regimes",
+        "longest segments",
+        "equally calm",
+        "not a single one",
+        "but if all are",
+        "not finite",
+    ],
 )
 def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, regimes_in_use, durations, expected):
     assert choose(judged(bounds, regimes_in_use, durations), [0, 1, 2]) == expected

@@ -1,6 +1,5 @@
 """One self-contained HTML file: pictures embedded, style inlined, no script, nothing fetched."""
 
-import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -44,7 +43,7 @@ def write_page(
     ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unfinished = path.with_name(f".{path.name}.tmp")
     try:
         unfinished.write_text(_document(title, "\n".join(filter(None, sections))), encoding="utf-8")
         unfinished.replace(path)

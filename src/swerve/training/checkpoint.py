@@ -24,7 +24,7 @@ Tree = TypeVar("Tree")
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces the file in one step; a failure half-way leaves the old one as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # always the same: what a kill left behind is written over
     try:
         with temporary.open("wb") as file:
             file.write(content)
