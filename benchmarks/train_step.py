@@ -1,13 +1,15 @@
 """Milliseconds per training step, for 1, 8 and 64 restarts, and how the cost grows with T and K.
 
-Ratios are taken within the run: against the first version of the trainer's posterior (`start = "origin"`, the
-paper's network), and against linear growth. Runs unchanged on a CPU or a GPU: python benchmarks/train_step.py
+Every case runs in a process of its own. Ratios are taken within the run: against the paper's posterior network
+(`start = "origin"`), and against linear growth. Runs unchanged on a CPU or a GPU: python benchmarks/train_step.py
 """
 
 import argparse
 import dataclasses
 import json
 import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,8 +23,8 @@ from swerve.build import build_system
 from swerve.config import ModelConfig, PosteriorConfig, Recipe, Variant
 from swerve.fitting import make_schedule
 from swerve.reproduce import surroundings
-from swerve.training.restarts import count, pick
-from swerve.training.step import Restart, TrainingData, advance, advance_together, start
+from swerve.training.restarts import advance_all
+from swerve.training.step import Restart, TrainingData, start
 from swerve.types import Frames
 
 BALL = (
@@ -38,7 +40,7 @@ REACHER = (
     {"length": 50, "channels": 36},
 )
 SHAPES = {"ball": BALL, "reacher": REACHER}
-SEQUENCES, BATCH = 128, 32
+SEQUENCES, BATCH, REPEATS = 128, 32, 3
 
 
 def problem(model, posterior, shape, restarts):
@@ -61,33 +63,26 @@ def problem(model, posterior, shape, restarts):
     return states, data, Restart(schedule, keys, jnp.zeros(restarts, int))
 
 
-def measure(model, posterior, shape, restarts, steps):
-    """(milliseconds per step, seconds to compile). On a CPU restarts run in turn, as in training."""
-    states, data, axis = problem(model, posterior, shape, restarts)
-    if jax.default_backend() == "cpu":
-        one = pick(states, 0)
-
-        def go(state):
-            return advance(state, data, pick(axis, 0), steps=steps, batch_size=BATCH)
-
-        factor = count(states)
-    else:
-        one = states
-
-        def go(state):
-            return advance_together(state, data, axis, steps=steps, batch_size=BATCH)
-
-        factor = 1
-    began = time.perf_counter()
-    one = jax.block_until_ready(go(one))
-    first = time.perf_counter() - began
+def measure(case: dict) -> dict:
+    """Milliseconds per step of all restarts, seconds to compile, peak memory: as training runs them on this device."""
+    model, posterior, shape = SHAPES[case["shape"]]
+    model = dataclasses.replace(model, regimes=case.get("regimes", model.regimes))
+    if case.get("paper"):
+        posterior = dataclasses.replace(posterior, start="origin", initial_gain=0.0, reads_changes=False)
+    shape = shape | {"length": case.get("length", shape["length"])}
+    states, data, axis = problem(model, posterior, shape, case["restarts"])
     times = []
-    for _ in range(3):
+    for _ in range(1 + REPEATS):
         began = time.perf_counter()
-        one = jax.block_until_ready(go(one))
+        states, _ = jax.block_until_ready(advance_all(states, data, axis, steps=case["steps"], batch_size=BATCH))
         times.append(time.perf_counter() - began)
-    best = min(times)
-    return 1e3 * best / steps * factor, first - best
+    best = min(times[1:])
+    return {
+        "ms_per_step": 1e3 * best / case["steps"],
+        "compile_seconds": times[0] - best,
+        "peak_mib": peak_memory(),
+        "surroundings": surroundings(),
+    }
 
 
 def peak_memory() -> float:
@@ -98,46 +93,45 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
+def measure_apart(**case) -> dict:
+    """In a process of its own, so that memory and compilation are this case's alone."""
+    words = [sys.executable, __file__, "--case", json.dumps(case)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def restarts_rows(quick, shapes):
     """One row at a time; one restart is also measured with the paper's posterior."""
-    for restarts in (1, 8) if quick else (1, 64, 8):
-        for name in shapes:
-            model, posterior, shape = SHAPES[name]
-            steps = 20 if quick else 50
-            per_step, compile_seconds = measure(model, posterior, shape, restarts, steps)
+    for name in shapes:
+        for restarts in (1, 8) if quick else (1, 8, 64):
+            steps = 10 if quick or restarts == 64 else 50
+            found = measure_apart(shape=name, restarts=restarts, steps=steps)
             row = {
                 "shape": name,
                 "restarts": restarts,
-                "ms_per_step": per_step,
-                "ms_per_step_and_restart": per_step / restarts,
-                "steps_per_second": 1e3 / per_step,
-                "compile_seconds": compile_seconds,
-                "peak_mib": peak_memory(),
+                "ms_per_step_and_restart": found["ms_per_step"] / restarts,
+                "steps_per_second": 1e3 / found["ms_per_step"],
+                **found,
             }
             if restarts == 1:
-                paper = dataclasses.replace(posterior, start="origin", initial_gain=0.0, reads_changes=False)
-                row["cost_against_paper_posterior"] = per_step / measure(model, paper, shape, 1, steps)[0]
+                paper = measure_apart(shape=name, restarts=1, steps=steps, paper=True)
+                row["cost_against_paper_posterior"] = found["ms_per_step"] / paper["ms_per_step"]
             yield row
 
 
 def growth_rows(quick):
     """Cost against T and K; the ratio is to linear growth from the smallest case."""
-    model, posterior, shape = BALL
-    cases = [("T", length) for length in ((100, 1000) if quick else (100, 1000, 10_000))]
-    cases += [("K", regimes) for regimes in ((2, 8) if quick else (2, 8, 32, 64))]
+    cases = [("length", length) for length in ((100, 1000) if quick else (100, 1000, 10_000))]
+    cases += [("regimes", regimes) for regimes in ((2, 8) if quick else (2, 8, 32, 64))]
     first = {}
     for vary, value in cases:
-        if vary == "T":
-            per_step, _ = measure(model, posterior, shape | {"length": value}, 1, max(1, 2000 // value))
-        else:
-            per_step, _ = measure(dataclasses.replace(model, regimes=value), posterior, shape, 1, 10)
-        base_value, base = first.setdefault(vary, (value, per_step))
-        yield {
-            "vary": vary,
-            "value": value,
-            "ms_per_step": per_step,
-            "cost_ratio_over_linear": per_step / base / (value / base_value),
-        }
+        steps = max(2, 2000 // value) if vary == "length" else 10
+        found = measure_apart(shape="ball", restarts=1, steps=steps, **{vary: value})
+        base_value, base = first.setdefault(vary, (value, found["ms_per_step"]))
+        ratio = found["ms_per_step"] / base / (value / base_value)
+        yield {"vary": vary, "value": value, **found, "cost_ratio_over_linear": ratio}
 
 
 def show(title, rows):
@@ -156,11 +150,15 @@ def main():
     parser.add_argument("--only", choices=("restarts", "growth"))
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    results = {**surroundings()}
+    if options.case:
+        print(json.dumps(measure(options.case)))
+        return
+    results = {}
     tables = {"restarts": restarts_rows(options.quick, options.shapes), "growth": growth_rows(options.quick)}
     titles = {
-        "restarts": f"Training step, batch {BATCH}, {results['hardware']}",
+        "restarts": f"Training step, batch {BATCH}",
         "growth": "Growth with T and K (1 = linear, below 1 = better)",
     }
     for name, rows in tables.items():
@@ -168,11 +166,12 @@ def main():
             continue
         results[name] = []
         for row in rows:
+            results |= row.pop("surroundings")
             print({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()}, flush=True)
             results[name].append(row)
             if options.json:  # row by row: a run that is cut off keeps what it has
                 options.json.write_text(json.dumps(results, indent=2) + "\n")
-        show(titles[name], results[name])
+        show(f"{titles[name]}, {results['hardware']}", results[name])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 
 import jax
@@ -116,7 +117,7 @@ def check_path(balls, folder, model: str) -> None:
     run, labels = folder / "run", folder / "labels"
     shown = swerve("fit", balls, "--out", run, "--model", model, *OPTIONS, *COLUMNS)
     assert f"model {model}" in shown
-    assert "regimes in use" in shown
+    assert "regimes in them" in shown
     shown = swerve("segment", run, balls, "--out", labels, *COLUMNS)
     names = [f"ball-{i}" for i in range(5)]
     check_labels(labels, names)
@@ -128,6 +129,9 @@ def check_path(balls, folder, model: str) -> None:
     assert {"frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"} <= set(scores)
     assert 0 < scores["frame_f1"] <= 100
     assert f"{scores['frame_f1']:.1f}" in swerve(*evaluation)
+    kept = json.loads((run / "scores.json").read_text())
+    assert kept["rows"][model]["frame_f1"] == scores["frame_f1"]
+    assert (kept["frame_f1_curve"] is None) == (model == "arhmm")
 
     swerve("report", run)
     check_report(run, history=model != "arhmm")
@@ -139,7 +143,7 @@ def check_report(folder, *, history: bool) -> None:
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
     figures = {one.stem for one in (folder / "figures").glob("*.png")}
-    expected = {*(f"regimes-{i}" for i in range(5)), "marginals", "reconstruction", "cards"}
+    expected = {*(f"regimes-{i}" for i in range(5)), "marginals", "reconstruction", "cards", "scores"}
     assert figures == expected | ({"training"} if history else set())
     assert page.count("data:image/png;base64,") == len(figures)
 
@@ -318,6 +322,57 @@ def test_labels_that_do_not_belong_to_the_truth(refuse, write, balls):
     assert "'labels' has 2 labels but 1 true ones." in refuse("evaluate", labels, short)
     assert "has no column 'regime'" in refuse("evaluate", short, short)
     assert 'has no column "truth"' in refuse("evaluate", labels, short, "--label-column", "truth")
+
+
+def test_recordings_without_labels_are_not_passed_over(refuse, linear, balls, tmp_path):
+    swerve("segment", linear, balls, "--out", tmp_path / "labels", *COLUMNS)
+    (tmp_path / "labels" / "ball-3.csv").unlink()
+    words = ("evaluate", tmp_path / "labels", balls, "--sequence-column", "sequence")
+    assert "1 recordings of" in refuse(*words)
+    assert "4 recordings" in swerve(*words, "--partial")
+
+
+def test_a_truth_that_knows_nothing(refuse, write):
+    labels = write("labels.csv", "frame,regime,p0", "0,0,1.0", "1,0,1.0")
+    unknown = write("truth.csv", "x,s", "0.0,-1", "0.0,-1")
+    assert "no frame whose true regime is known" in refuse("evaluate", labels, unknown)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seed", "-1"], "The seed must be at least 0, not -1."),
+        (["--set", "recipe.variants=[]"], "recipe.variants must not be empty."),
+        (["--set", "arhmm.lags=[]"], "arhmm.lags must not be empty."),
+        (["--set", "arhmm.lags=[-1]"], "arhmm.lags must be at least 0"),
+        (["--set", "model.switching_history=0"], "model.switching_history must be at least 1, not 0."),
+        (["--set", "model.dynamics_hidden=[0]"], "model.dynamics_hidden must be at least 1"),
+        (["--config", "."], "can not be read"),
+    ],
+)
+def test_settings_that_make_no_sense(refuse, balls, tmp_path, words, message):
+    assert message in refuse("fit", balls, "--out", tmp_path / "run", *words, *COLUMNS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_config_file_gives_way_to_the_options(balls, write, tmp_path):
+    settings = write("settings.toml", 'kind = "slds"', "seed = 7", "[model]", "regimes = 4")
+    swerve("fit", balls, "--out", tmp_path / "run", "--config", settings, "--model", "arhmm", "--seed", 2, *COLUMNS)
+    config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert (config["kind"], config["seed"], config["model"]["regimes"]) == ("arhmm", 2, 4)
+
+
+@pytest.mark.parametrize("name", ["run.json", "history.json", "examples.npz"])
+def test_damaged_files_are_named(refuse, linear, balls, tmp_path, name):
+    broken = tmp_path / "run"
+    shutil.copytree(linear, broken)
+    (broken / name).write_bytes(b"{ not a")
+    words = ("fit", balls, "--out", broken, "--resume", *COLUMNS) if name == "run.json" else ("report", broken)
+    assert f"{name} is damaged" in refuse(*words)
+
+
+def test_a_place_where_nothing_can_be_written(refuse, balls, write):
+    assert "Not a directory" in refuse("fit", balls, "--out", write("notes.txt", "mine") / "run", *COLUMNS)
 
 
 def test_an_experiment_that_is_not_there(refuse, tmp_path):

@@ -151,8 +151,11 @@ def test_a_recipe_brings_what_belongs_to_it(name):
         assert found.training.restarts == 1
         assert found.posterior.start == "origin"
         assert not found.model.dynamics_residual
+        assert not found.model.switching_reads_z
+        assert (found.model.dynamics == "gru") == (name == "paper-ball")
     else:
         assert found == Config()
+    assert with_recipe(found, "default") == Config()
 
 
 def test_a_linear_system_has_linear_parts():

@@ -38,7 +38,7 @@ def guide_of(length=T):
 @quick_jit
 def bent(system, frames, knobs, guide=None):
     """A chain and its marginals."""
-    draw, chain = regime_chain(*system, frames, knobs, guide, key=KEY)
+    draw, chain, _ = regime_chain(*system, frames, knobs, guide, key=KEY)
     return draw, chain, messages.smooth(*chain).marginals
 
 
@@ -132,7 +132,7 @@ def linear_case(request):
     @quick_jit
     def draw_many(system, frames):
         def one(key):
-            draw, chain = regime_chain(*system, frames, Knobs(), key=key)
+            draw, chain, _ = regime_chain(*system, frames, Knobs(), key=key)
             log_q = jax.scipy.stats.norm.logpdf(draw.z, draw.mean, draw.scale).sum()
             elbo = sequence_terms(*system, frames, Knobs(), key=key).elbo
             return messages.log_normalizer(*chain), log_q, elbo

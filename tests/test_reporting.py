@@ -86,10 +86,11 @@ def test_the_remedies_are_settings_that_exist():
 def test_the_summary_counts(fitted):
     facts = dict(reporting.summary(fitted, [found(CALM), found(np.zeros(40, int))]))
     assert facts["model"] == "arhmm"
-    assert facts["regimes in use"] == "3 of 3"
+    assert facts["regimes in them"] == "3 of 3"
     assert facts["mean duration"] == "25.0 frames"
     assert facts["recordings shown"] == "2 (100 frames)"
-    assert facts["held-out bound"] == "-1.250 nats per frame"
+    assert facts["held-out likelihood"] == "-1.250 nats per frame"
+    assert "restart chosen" not in facts
 
 
 def test_examples_come_back_as_they_were(tmp_path):

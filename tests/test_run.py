@@ -128,7 +128,7 @@ def test_another_seed_is_another_model(fitted, recordings):
 
 def test_labels_do_not_depend_on_how_many_are_computed_together(fitted, recordings, monkeypatch):
     together = fitted.segment(recordings)
-    monkeypatch.setattr(run, "BATCH", 2)
+    monkeypatch.setattr(run, "batch_rows", lambda length: 2)
     assert_same_segmentations(fitted.segment(recordings), together)
 
 
@@ -201,10 +201,11 @@ def test_controls_reach_the_model(recordings):
     driven[0].u[50:] = 30.0
     prepared = fitting.prepare(driven, CONFIG)
     assert prepared.controls == 1
+    assert np.abs(np.asarray(prepared.training.u)).max() < 5  # in units of its own spread
     key = jax.random.key(1)
     system = build_system(CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key)
     ready = run.Run(CONFIG, system, prepared.columns, 1, prepared.standardizer, held_out=0.0)
-    steered, left = ready.segment(driven)
+    steered, left = ready.segment([replace(driven[0], u=100 * driven[0].u), driven[1]])
     still, same = ready.segment([replace(driven[0], u=np.zeros((100, 1))), driven[1]])
     assert np.abs(steered.probabilities[51:] - still.probabilities[51:]).max() > 0.05
     assert_same_segmentations([left], [same])

@@ -1,5 +1,6 @@
 """The same verbs as the command line, for Python: fit, segment, load."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,53 +21,80 @@ load = run.load
 
 def fit(
     data: Any,
-    regimes: int = 3,
+    regimes: int | None = None,
     *,
-    model: str = "snlds",
-    recipe: str = "default",
+    model: str | None = None,
+    recipe: str | None = None,
     restarts: int | None = None,
     steps: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     settings: Sequence[str] = (),
+    sequence_column: str | None = None,
+    label_column: str | None = None,
+    control_columns: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
     on_report: Callable[[Report], None] = lambda report: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Finds `regimes` regimes in recordings without labels.
+    """Finds `regimes` regimes (3 unless told) in recordings without labels.
 
-    `data` is a file, several files, an array (T, D) or (N, T, D), a list of arrays, or a list of Series; NaN is
-    a missing value. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
+    `data` is a file, several files, a data frame, an array (T, D) or (N, T, D), a list of these, or a list of
+    Series; NaN is a missing value. Columns of files may tell recordings apart, hold true regimes (never trained on)
+    or drive the system; a Series brings its own. `settings` are strings such as "training.steps=20000". With `out`
+    the run is kept in a folder.
     """
     config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
     folder = None if out is None else Path(out)
-    return run.fit(to_series(data), config, out=folder, resume=resume, on_report=on_report, should_stop=should_stop)
+    series = to_series(
+        data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
+    )
+    fitted = run.fit(series, config, out=folder, resume=resume, on_report=on_report, should_stop=should_stop)
+    if fitted.dropped:
+        warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
+    return fitted
 
 
 def segment(
-    fitted: Run | str | Path, data: Any, *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+    fitted: Run | str | Path,
+    data: Any,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    viterbi: bool = False,
+    sequence_column: str | None = None,
+    label_column: str | None = None,
+    control_columns: Sequence[str] = (),
 ) -> list[Segmentation]:
     """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording."""
     ready = fitted if isinstance(fitted, Run) else load(fitted)
-    return ready.segment(to_series(data), samples=samples, viterbi=viterbi)
+    series = to_series(
+        data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
+    )
+    return ready.segment(series, samples=samples, viterbi=viterbi)
 
 
 def make_config(
-    regimes: int,
-    model: str = "snlds",
-    recipe: str = "default",
+    regimes: int | None = None,
+    model: str | None = None,
+    recipe: str | None = None,
     restarts: int | None = None,
     steps: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     settings: Sequence[str] = (),
+    *,
+    base: Config | None = None,
 ) -> Config:
-    """A config from the few choices that most people make; `settings` reach everything else."""
-    base = Config()
-    config = replace(base, seed=seed, model=replace(base.model, regimes=regimes))
-    config = with_kind(with_recipe(config, recipe), model)
+    """A config from the few choices that most people make; None keeps what `base` says, `settings` reach all else."""
+    config = Config() if base is None else base
+    config = config if recipe is None else with_recipe(config, recipe)
+    config = config if model is None else with_kind(config, model)
+    if regimes is not None:
+        config = replace(config, model=replace(config.model, regimes=regimes))
+    if seed is not None:
+        config = replace(config, seed=seed)
     if restarts is not None:
         config = with_setting(config, f"training.restarts={restarts}")
-        config = with_setting(config, f"arhmm.restarts={restarts}") if model == "arhmm" else config
+        config = with_setting(config, f"arhmm.restarts={restarts}") if config.kind == "arhmm" else config
     if steps is not None:
         config = with_setting(config, f"training.steps={steps}")
     for setting in settings:
@@ -74,12 +102,14 @@ def make_config(
     return config
 
 
-def to_series(data: Any) -> list[Series]:
-    """Whatever a person has as recordings."""
+def to_series(data: Any, **roles: Any) -> list[Series]:
+    """Whatever a person has as recordings; `roles` are the keywords of `tables.read`."""
+    if _is_files(data):
+        return tables.read(data, **roles)
+    if any(roles.values()):
+        raise InputError("Only files have columns to name: give Series with s and u instead.")
     if isinstance(data, Series):
         return [data]
-    if isinstance(data, str | Path):
-        return tables.read(data)
     if hasattr(data, "to_numpy"):
         frame = data
         columns = tuple(str(c) for c in getattr(frame, "columns", ()))
@@ -94,12 +124,15 @@ def to_series(data: Any) -> list[Series]:
         raise InputError("There are no recordings.")
     if all(isinstance(item, Series) for item in items):
         return items
-    if all(isinstance(item, str | Path) for item in items):
-        return tables.read(items)
     found = [to_series(item) for item in items]
     if any(len(one) != 1 for one in found):
         raise InputError("A recording must have the shape (frames, channels): a list holds one recording per item.")
     return [replace(one, name=str(i)) for i, (one,) in enumerate(found)]
+
+
+def _is_files(data: Any) -> bool:
+    items = data if isinstance(data, list | tuple) and data else [data]
+    return all(isinstance(item, str | Path) for item in items)
 
 
 def _matrix(values: Any) -> np.ndarray:

@@ -74,7 +74,10 @@ def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness
             channels,
             config.emission_hidden,
             noise=NOISES[config.emission_noise](
-                1, channels, scale=config.emission_noise_start, floor=config.emission_noise_floor
+                K if config.emission_noise_per_regime else 1,
+                channels,
+                scale=config.emission_noise_start,
+                floor=config.emission_noise_floor,
             ),
             key=emission_key,
         ),

@@ -10,7 +10,7 @@ import typer
 
 from swerve import api, demo, display, reporting, reproduce
 from swerve import run as runs
-from swerve.config import RECIPES, read_toml, with_setting
+from swerve.config import RECIPES, Config, read_toml
 from swerve.data import bouncing_ball, dubins, tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
@@ -50,19 +50,20 @@ def demo_command(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the run; it must not hold another one.")],
-    regimes: Annotated[int, typer.Option("--regimes", "-k", help="Most regimes to use.")] = 3,
+    regimes: Annotated[int | None, typer.Option("--regimes", "-k", help="Most regimes to use; 3 unless told.")] = None,
     model: Annotated[
-        str, typer.Option(help="snlds: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state.")
-    ] = "snlds",
-    recipe: Annotated[str, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = "default",
+        str | None,
+        typer.Option(help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."),
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
     restarts: Annotated[int | None, typer.Option(help="Tries; the best held-out bound wins.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed and data give the same model.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="The same seed and data give the same model.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any setting, as in `--set training.steps=20000`; repeatable."),
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file of settings; --set goes on top of it.")
+        Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     sequence_column: SequenceColumn = None,
@@ -75,16 +76,18 @@ def fit(
     Ctrl-C saves; `--resume` goes on to the same result.
     """
     series = _read(data, sequence_column, label_column, control_column)
-    config = api.make_config(regimes, model, recipe, restarts, None, seed)
-    config = read_toml(config_file, config) if config_file else config
-    for setting in settings or ():
-        config = with_setting(config, setting)
+    base = read_toml(config_file, Config()) if config_file else Config()
+    config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
             fitted = runs.fit(series, config, out=out, resume=resume)
     else:
+        curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = runs.fit(series, config, out=out, resume=resume, on_report=show, should_stop=should_stop)
+            fitted = runs.fit(
+                series, config, out=out, resume=resume, on_report=show, on_look=curve.look, should_stop=should_stop
+            )
+    _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -131,12 +134,15 @@ def evaluate(
     truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes of recordings of the same names.")],
     label_column: Annotated[str, typer.Option(help="Column (or NPZ array) with the true regimes.")] = "s",
     sequence_column: SequenceColumn = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Score the recordings that have labels, though others have none.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Scores a segmentation against the truth: frame F1, switch F1, NMI, ARI (docs/scores.md)."""
     true = {one.name: one.s for one in tables.read(truth, sequence_column=sequence_column, label_column=label_column)}
     predicted = _read_labels(labels)
-    pairs = _pair(predicted, true, truth)
+    pairs = _pair(predicted, true, truth, partial)
     scores = score([p for p, _ in pairs], [t for _, t in pairs]).as_dict()
     if as_json:
         print(json.dumps(scores, indent=2))
@@ -162,7 +168,10 @@ def report(
         inferred = fitted.infer(series)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
-    page = reporting.write_report(out or run, fitted, series, inferred, title=f"Swerve: {run.name}")
+    scores, curve = reporting.load_scores(run)
+    page = reporting.write_report(
+        out or run, fitted, series, inferred, scores=scores, frame_f1=curve, title=f"Swerve: {run.name}"
+    )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
 
@@ -182,6 +191,8 @@ def generate(
         raise InputError(f"There is no board '{board}'; there are {', '.join(BOARDS)}.")
     if sequences < 1:
         raise InputError(f"--sequences must be at least 1, not {sequences}.")
+    if seed < 0:
+        raise InputError(f"--seed must be at least 0, not {seed}.")
     options = {} if noise is None else {"noise": noise}
     series = BOARDS[board](sequences, seed=seed, **options).series()
     writers = {".csv": tables.write_csv, ".npz": tables.write_npz}
@@ -240,7 +251,17 @@ def _read_labels(path: Path) -> dict[str, np.ndarray]:
     return labels
 
 
-def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], where: Path):
+def _score_known(fitted: runs.Run, series: list[Series], out: Path, curve: list[float]) -> None:
+    """Where true regimes came with the data, they score the fit: on what it was fitted to."""
+    known = [one for one in series if one.s is not None and (one.s >= 0).any()]
+    if not known:
+        return
+    rows = {fitted.config.kind: reporting.score_run(fitted, known)}
+    display.print_scores(rows, f"{len(known)} recordings with known regimes, percent")
+    write_json(out / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": curve or None})
+
+
+def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], where: Path, partial: bool):
     if len(predicted) == len(true) == 1:
         true = dict(zip(predicted, true.values(), strict=True))
     true = {_file_name(name): labels for name, labels in true.items()}  # `swerve segment` names its files so
@@ -252,6 +273,11 @@ def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], 
         if len(truth) != len(labels):
             raise InputError(f"'{name}' has {len(labels)} labels but {len(truth)} true ones.")
         pairs.append((labels, truth))
+    left_out = len(set(true) - {_file_name(name) for name in predicted})
+    if left_out and not partial:
+        raise InputError(f"{left_out} recordings of {where} have no labels: give them too, or --partial.")
+    if not any((truth >= 0).any() for _, truth in pairs):
+        raise InputError(f"{where} has no frame whose true regime is known.")
     return pairs
 
 
@@ -261,6 +287,12 @@ def main() -> None:
         app(standalone_mode=True)
     except InputError as error:
         display.errors.print(f"Error: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
+        sys.exit(2)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        display.errors.print(
+            f"Error: {where}{error.strerror or error}.", style="bold red", soft_wrap=True, markup=False
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         display.errors.print("Stopped.")

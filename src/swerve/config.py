@@ -36,6 +36,7 @@ class ModelConfig:
     emission_noise: Literal["diagonal", "full"] = "diagonal"
     emission_noise_start: float = 0.2
     emission_noise_floor: float = 1e-4
+    emission_noise_per_regime: bool = False
     emission_reads_s: bool = False
     switching_reads_x: bool = True
     switching_reads_z: bool = True
@@ -154,17 +155,34 @@ class ArHmmConfig:
     """A seed is fitted to at most this many training windows."""
 
 
-SMALLEST = (
-    ("model", "state_size", 1),
-    ("model", "initial_components", 1),
-    ("training", "steps", 1),
-    ("training", "restarts", 1),
-    ("training", "batch_size", 1),
-    ("training", "window", 2),
-    ("training", "report_every", 1),
-    ("arhmm", "restarts", 1),
-    ("recipe", "learning_rate", 0.0),
-)
+SMALLEST = {
+    "model.state_size": 1,
+    "model.initial_components": 1,
+    "model.switching_history": 1,
+    "model.switching_filters": 0,
+    "model.dynamics_hidden": 1,
+    "model.emission_hidden": 1,
+    "model.switching_hidden": 1,
+    "model.embedding_hidden": 1,
+    "posterior.encoder_size": 1,
+    "posterior.causal_size": 1,
+    "posterior.embedding_hidden": 1,
+    "training.steps": 1,
+    "training.restarts": 1,
+    "training.batch_size": 1,
+    "training.window": 2,
+    "training.validation_limit": 1,
+    "training.report_every": 1,
+    "arhmm.lags": 0,
+    "arhmm.restarts": 1,
+    "arhmm.max_iterations": 1,
+    "arhmm.seed_windows": 1,
+    "arhmm.stickiness": 0.0,
+    "recipe.learning_rate": 0.0,
+    "recipe.clip": 0.0,
+}
+"""The least a setting may be, or each number of a list."""
+FILLED = ("arhmm.lags", "recipe.variants")
 
 
 @dataclass(frozen=True)
@@ -182,10 +200,19 @@ class Config:
     def __post_init__(self):
         if self.model.regimes < 1:
             raise InputError(f"The number of regimes must be at least 1, not {self.model.regimes}.")
-        for section, name, least in SMALLEST:
-            value = getattr(getattr(self, section), name)
-            if not value >= least:
-                raise InputError(f"{section}.{name} must be at least {least}, not {value}.")
+        if self.seed < 0:
+            raise InputError(f"The seed must be at least 0, not {self.seed}.")
+        for name, least in SMALLEST.items():
+            value = self._setting(name)
+            if not all(one >= least for one in (value if isinstance(value, tuple) else (value,))):
+                raise InputError(f"{name} must be at least {least}, not {value}.")
+        for name in FILLED:
+            if not self._setting(name):
+                raise InputError(f"{name} must not be empty.")
+
+    def _setting(self, name: str) -> Any:
+        section, _, field_name = name.partition(".")
+        return getattr(getattr(self, section), field_name)
 
 
 PAPER = Recipe(
@@ -209,12 +236,12 @@ PAPER = Recipe(
 )
 PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
-PAPER_STEPS = {"paper": 300_000, "paper-ball": 10_000}
 PAPER_MODEL = {
     "dynamics_residual": False,
     "initial_per_regime": True,
     "initial_components": 1,
     "initial_learned": True,
+    "switching_reads_z": False,
 }
 PAPER_POSTERIOR = {
     "start": "origin",
@@ -224,20 +251,38 @@ PAPER_POSTERIOR = {
     "encoder_size": 16,
     "causal_size": 16,
 }
+PARTS = {
+    "default": ({}, {}, {}),
+    "paper": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 300_000, "restarts": 1}),
+    "paper-ball": (
+        PAPER_MODEL | {"dynamics": "gru", "dynamics_hidden": (4,)},
+        PAPER_POSTERIOR,
+        {"steps": 10_000, "restarts": 1},
+    ),
+}
+"""What belongs to a recipe besides its numbers: settings of the model, the posterior and the training."""
 
 
 def with_recipe(config: Config, name: str) -> Config:
     """The named recipe, with the model parts and the number of steps that belong to it."""
     if name not in RECIPES:
         raise InputError(f"There is no recipe '{name}'{_nearest(name, RECIPES)}")
-    config = dataclasses.replace(config, recipe=RECIPES[name])
-    if name not in PAPER_STEPS:
+    model, posterior, training = PARTS[name]
+    if name == config.recipe.name:
         return config
+    plain = Config()
+    forgotten = [
+        {key: getattr(section, key) for key in settings}
+        for section, settings in zip(
+            (plain.model, plain.posterior, plain.training), PARTS[config.recipe.name], strict=True
+        )
+    ]
     return dataclasses.replace(
         config,
-        model=dataclasses.replace(config.model, **PAPER_MODEL),
-        posterior=dataclasses.replace(config.posterior, **PAPER_POSTERIOR),
-        training=dataclasses.replace(config.training, steps=PAPER_STEPS[name], restarts=1),
+        recipe=RECIPES[name],
+        model=dataclasses.replace(config.model, **forgotten[0] | model),
+        posterior=dataclasses.replace(config.posterior, **forgotten[1] | posterior),
+        training=dataclasses.replace(config.training, **forgotten[2] | training),
     )
 
 
@@ -281,10 +326,13 @@ def read_toml(path: Path, config: Config) -> Config:
         raise InputError(f"There is no file {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
-    if "name" in settings.get("recipe", {}):
-        config = with_recipe(config, settings["recipe"]["name"])
+    except OSError as error:
+        raise InputError(f"{path} can not be read: {error.strerror}.") from None
+    recipe = settings.get("recipe", {})
+    if isinstance(recipe, dict) and "name" in recipe:
+        config = with_recipe(config, str(recipe["name"]))
     if "kind" in settings:
-        config = with_kind(config, settings["kind"])
+        config = with_kind(config, str(settings["kind"]))
     return merge(config, settings)
 
 

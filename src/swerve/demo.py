@@ -11,9 +11,10 @@ from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.oracle import fit_bouncing_ball
 from swerve.evaluation.scores import score
+from swerve.fitting import prepare
 from swerve.run import Run
-from swerve.training.checkpoint import write_json
-from swerve.training.loop import Report
+from swerve.training.checkpoint import read_json, write_json
+from swerve.types import Series
 
 TRAINING_SEQUENCES, TEST_SEQUENCES = 2000, 200
 TRAINING_SEED, TEST_SEED = 1000, 1001
@@ -22,44 +23,38 @@ SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
 
 def demo_config(seed: int) -> Config:
     """SNLDS with three regimes where two are true."""
-    return api.make_config(3, "snlds", seed=seed, settings=["training.window=100", "training.steps=3000"])
+    return api.make_config(3, "snlds", seed=seed, settings=["training.window=100", "training.steps=4000"])
 
 
 def run(seed: int, out: Path) -> dict[str, dict[str, float]]:
     """Trains, scores and reports; returns the scores of every row."""
-    if out.exists() and not (out / runs.RUN_FILE).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} already exists and is no demo: choose another --out.")
-    _clear(out)
     training = bouncing_ball.generate(TRAINING_SEQUENCES, seed=TRAINING_SEED).series()
+    _make_room(out, training)
     test = bouncing_ball.generate(TEST_SEQUENCES, seed=TEST_SEED)
     display.console.print(
         f"Bouncing ball: {TRAINING_SEQUENCES} sequences to train on, {TEST_SEQUENCES} others to score; K = 3."
     )
     config = demo_config(seed)
-    arhmm = runs.fit(training, dataclasses.replace(config, kind="arhmm"))
-    curve: list[float] = []
+    with display.working("fitting AR-HMMs"):
+        arhmm = runs.fit(training, dataclasses.replace(config, kind="arhmm"))
+    curve = reporting.FrameF1Curve(test.series())
     with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-
-        def watch(report: Report) -> None:
-            show(report)
-            curve.append(_frame_f1_now(report, snlds_shell, test))
-
-        snlds_shell = dataclasses.replace(arhmm, config=config)
-        snlds = runs.fit(training, config, out=out, on_report=watch, should_stop=should_stop)
+        snlds = runs.fit(training, config, out=out, on_report=show, on_look=curve.look, should_stop=should_stop)
     rows = {
-        "snlds": _scores(snlds, test),
-        "arhmm": _scores(arhmm, test),
-        "oracle": _score_labels(fit_bouncing_ball(test.x).s, test),
+        "snlds": reporting.score_run(snlds, test.series()),
+        "arhmm": reporting.score_run(arhmm, test.series()),
+        "oracle": score(list(fit_bouncing_ball(test.x).s), list(test.s)).as_dict(),
     }
-    _report(out, snlds, test, rows, curve, seed)
+    _report(out, snlds, test, rows, curve.values, seed)
     return rows
 
 
-def _report(out: Path, snlds: Run, test: Board, rows, curve, seed: int) -> None:
+def _report(out: Path, snlds: Run, test: Board, rows, curve: list[float], seed: int) -> None:
     display.print_scores(rows, f"Bouncing ball, {TEST_SEQUENCES} held-out sequences, percent")
     short = {name: {key: row[key] for key in SCORES} for name, row in rows.items()}
     own = short.pop("snlds")
-    write_json(out / "scores.json", {**own, **short, "seed": seed, "held_out_bound": snlds.held_out})
+    about = {"seed": seed, "held_out_bound": snlds.held_out, "rows": rows, "frame_f1_curve": curve}
+    write_json(out / reporting.SCORES_FILE, {**own, **short, **about})
     shown = test.series()[: reporting.EXAMPLES]
     inferred = snlds.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -68,27 +63,16 @@ def _report(out: Path, snlds: Run, test: Board, rows, curve, seed: int) -> None:
     )
     for warning in reporting.warnings(snlds, inferred):
         display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
-    display.console.print(f"Scores: {out / 'scores.json'}   Report page: {page}")
+    display.console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
 
 
-def _scores(fitted: Run, test: Board) -> dict[str, float]:
-    return score([one.labels for one in fitted.segment(test.series())], list(test.s)).as_dict()
-
-
-def _score_labels(labels, test: Board) -> dict[str, float]:
-    return score(list(labels), list(test.s)).as_dict()
-
-
-def _frame_f1_now(report: Report, shell: Run, test: Board) -> float:
-    """The best restart's frame F1 at this moment: drawn as a curve, used for nothing else."""
-    now = dataclasses.replace(shell, model=report.system)
-    found = now.segment(test.series(), samples=1)
-    return score([one.labels for one in found], list(test.s)).as_dict()["frame_f1"]
-
-
-def _clear(out: Path) -> None:
-    """A demo is meant to be run again: its own earlier files make room."""
-    for name in (runs.RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, "scores.json"):
+def _make_room(out: Path, training: list[Series]) -> None:
+    """A demo is meant to be run again: an earlier one makes room, anything else is left alone."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not _is_demo(out, training):
+        raise InputError(f"{out} already exists and is no demo: choose another --out.")
+    for name in (runs.RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
         (out / name).unlink(missing_ok=True)
     for name in ("report.html", "seeds.npz", reporting.EXAMPLES_FILE):
         (out / name).unlink(missing_ok=True)
@@ -96,3 +80,13 @@ def _clear(out: Path) -> None:
         picture.unlink()
     if (out / "figures").is_dir():
         (out / "figures").rmdir()
+
+
+def _is_demo(out: Path, training: list[Series]) -> bool:
+    """Whether the folder holds a run on the demo's own data."""
+    path = out / runs.RUN_FILE
+    if not path.is_file():
+        return False
+    stored = read_json(path)
+    config = demo_config(stored["config"]["seed"])
+    return stored["data"] == runs.fingerprint(prepare(training, config))

@@ -48,7 +48,7 @@ def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
                     f"bound {report.bounds[best]:.3f} nats/frame  "
                     f"regimes in use {report.regimes_in_use[best]:.1f}  "
                     f"restarts {len(report.alive)}/{report.restarts}  "
-                    f"{report.steps_per_second * len(report.alive):.0f} steps/s"
+                    f"{report.steps_per_second:.0f} steps/s"
                 ),
             )
 

@@ -55,8 +55,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     for one in series:
         if names_of(one) != names_of(series[0]):
             raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
-        if np.isinf(one.x).any():
-            raise InputError(f'Recording "{one.name}" holds infinite values: mark missing values with NaN instead.')
+        check_finite(one)
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
     kept, dropped = drop_constant_columns(series)
@@ -76,6 +75,14 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         dropped=dropped,
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
     )
+
+
+def check_finite(series: Series) -> None:
+    """Infinite values are refused; NaN marks what is missing."""
+    if np.isinf(series.x).any():
+        raise InputError(f'Recording "{series.name}" holds infinite values: mark missing values with NaN instead.')
+    if series.u is not None and not np.isfinite(series.u).all():
+        raise InputError(f'Recording "{series.name}" has controls that are missing or infinite.')
 
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:

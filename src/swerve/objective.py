@@ -36,10 +36,21 @@ class Terms(NamedTuple):
 
     elbo: Float[Array, ""]
     uniform_kl: Float[Array, ""]
+    tempering: Float[Array, ""]
+    """What tempered evidence adds to the expected log-evidence; 0 at kappa = 1."""
+    guidance: Float[Array, ""]
+    """What the guide adds to it; 0 without one."""
     usage: Float[Array, " K"]
     confidence: Float[Array, ""]
     switches: Float[Array, ""]
     frames: Float[Array, ""]
+
+
+class Bends(NamedTuple):
+    """What the knobs add to log B_t(k)."""
+
+    tempering: LogEvidence
+    guidance: LogEvidence
 
 
 class RegimeChain(NamedTuple):
@@ -59,8 +70,8 @@ def regime_chain(
     guide: Float[Array, "T K"] | None = None,
     *,
     key: Key,
-) -> tuple[Draw, RegimeChain]:
-    """A path z ~ q(z | x) and the chain over regimes given it.
+) -> tuple[Draw, RegimeChain, Bends]:
+    """A path z ~ q(z | x), the chain over regimes given it, and how far the knobs bent its evidence.
 
     B_t(k) = log p(x_t|z_t) + log p(z_t|z_{t-1}, s_t=k), the second term's spread over k divided by kappa.
     """
@@ -72,11 +83,14 @@ def regime_chain(
     potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
     allowed = model.allowed[None]
     centre = jnp.mean(potentials.log_dynamics, axis=1, where=allowed, keepdims=True)
-    log_evidence = centre + (potentials.log_dynamics - centre) / knobs.evidence_temperature
-    log_evidence = log_evidence + potentials.log_emission
-    if guide is not None:
-        log_evidence = log_evidence + knobs.guidance * guide
-    return draw, RegimeChain(potentials.log_initial, potentials.log_transition, log_evidence, frames.valid)
+    spread = potentials.log_dynamics - centre
+    bends = Bends(
+        tempering=spread / knobs.evidence_temperature - spread,
+        guidance=jnp.zeros_like(spread) if guide is None else knobs.guidance * guide,
+    )
+    log_evidence = centre + spread / knobs.evidence_temperature + potentials.log_emission + bends.guidance
+    chain = RegimeChain(potentials.log_initial, potentials.log_transition, log_evidence, frames.valid)
+    return draw, chain, bends
 
 
 def sequence_terms(
@@ -89,18 +103,25 @@ def sequence_terms(
     key: Key,
 ) -> Terms:
     """All terms of one sequence, from a single draw of z. With the default knobs, `elbo` is a true bound."""
-    draw, chain = regime_chain(model, posterior, frames, knobs, guide, key=key)
+    draw, chain, bends = regime_chain(model, posterior, frames, knobs, guide, key=key)
     smoothed = messages.smooth(*chain)
     labels = jnp.argmax(smoothed.marginals, axis=1)
     valid = frames.valid
     return Terms(
         elbo=messages.log_normalizer(*chain) + jnp.where(valid, draw.entropy, 0.0).sum(),
         uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals, model.allowed), 0.0).sum(),
+        tempering=_expected(bends.tempering, smoothed.marginals),
+        guidance=_expected(bends.guidance, smoothed.marginals),
         usage=smoothed.marginals.sum(axis=0),
         confidence=smoothed.marginals.max(axis=1).sum(),
         switches=((labels[1:] != labels[:-1]) & valid[1:]).sum().astype(float),
         frames=valid.sum().astype(float),
     )
+
+
+def _expected(values: LogEvidence, marginals: Float[Array, "T K"]) -> Float[Array, ""]:
+    """sum_t sum_k gamma_t(k) values_t(k); a regime that is not allowed has no share."""
+    return jnp.where(marginals > 0, marginals * values, 0.0).sum()
 
 
 def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:

@@ -57,7 +57,7 @@ class Prior(NamedTuple):
     scales: Float[Array, "M L"]
     """How far the state strays from each expectation: q's corrections and scales are in these units."""
     observe: Callable | None
-    """z_t -> expected x_t, or None when q does not look at what the model got wrong."""
+    """(z_t, weights of the M expectations) -> expected x_t; None when q does not look at what the model got wrong."""
 
 
 class Posterior(eqx.Module):
@@ -151,7 +151,9 @@ class Posterior(eqx.Module):
             own = self.weights_from_state(jnp.concatenate([memory[: self.causal.size], z]))
             weights = jax.nn.softmax(logits + own)
             mean = weights @ expected
-            error = jnp.zeros_like(x) if prior.observe is None else jnp.where(observed, x - prior.observe(mean), 0.0)
+            error = jnp.zeros_like(x)
+            if prior.observe is not None:
+                error = jnp.where(observed, x - prior.observe(mean, weights), 0.0)
             memory = self.causal.step(memory, gates + self.state_gates(jnp.concatenate([z, error])))
             outputs = from_memory @ memory[: self.causal.size] + direct
             shift, raw_scale, door = jnp.split(outputs, 3)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,17 +13,46 @@ from matplotlib.figure import Figure
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
+from swerve.evaluation.scores import score
 from swerve.report import figures
 from swerve.report.page import write_page
 from swerve.run import Inferred, Run
-from swerve.training.checkpoint import write_atomically
+from swerve.training.checkpoint import read_arrays, read_json, write_atomically
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series
 
 EXAMPLES_FILE = "examples.npz"
+SCORES_FILE = "scores.json"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
+CURVE_RECORDINGS = 200
 SHOWN_SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
+
+
+class FrameF1Curve:
+    """Frame F1 of the best restart at every look: drawn, and used for nothing else. Empty without true regimes."""
+
+    def __init__(self, series: Sequence[Series]):
+        self.series = [one for one in series if one.s is not None][:CURVE_RECORDINGS]
+        self.values: list[float] = []
+
+    def look(self, run: Run) -> None:
+        """One more point."""
+        if self.series:
+            self.values.append(score_run(run, self.series, samples=1)["frame_f1"])
+
+
+def score_run(run: Run, series: Sequence[Series], **options: Any) -> dict[str, float]:
+    """Scores of recordings whose true regimes are known."""
+    truth = [one.s for one in series if one.s is not None]
+    return score([one.labels for one in run.segment(series, **options)], truth).as_dict()
+
+
+def load_scores(folder: Path) -> tuple[dict[str, dict[str, float]] | None, list[float] | None]:
+    """The rows of scores and the curve that a run with known truth keeps; None where there are none."""
+    path = folder / SCORES_FILE
+    stored = read_json(path) if path.is_file() else {}
+    return stored.get("rows"), stored.get("frame_f1_curve")
 
 
 def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
@@ -50,15 +80,15 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
     if not path.is_file():
         raise InputError(f"{folder} has no examples to draw: name the recordings, as in swerve report RUN DATA.")
     series, inferred = [], []
-    with np.load(path, allow_pickle=False) as stored:
-        for i in range(EXAMPLES):
-            if f"{i}.x" not in stored:
-                break
-            truth = stored.get(f"{i}.truth")
-            name = str(stored[f"{i}.name"])
-            series.append(Series(stored[f"{i}.x"], s=truth, name=name, columns=columns))
-            found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
-            inferred.append(Inferred(found, stored[f"{i}.expected"]))
+    stored = read_arrays(path)
+    for i in range(EXAMPLES):
+        if f"{i}.x" not in stored:
+            break
+        truth = stored.get(f"{i}.truth")
+        name = str(stored[f"{i}.name"])
+        series.append(Series(stored[f"{i}.x"], s=truth, name=name, columns=columns))
+        found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
+        inferred.append(Inferred(found, stored[f"{i}.expected"]))
     return series, inferred
 
 
@@ -75,7 +105,7 @@ def write_report(
     """Figures as PNG files under `folder`/figures and one page that holds them all."""
     drawn: list[tuple[str, str, Figure]] = []
     series = select_columns(series, run.columns)
-    truth = _matched_truth(series, inferred, run.regimes)
+    truth = _matched_truth(series, inferred)
     if scores:
         bars = {name: {k: row[k] / 100 for k in SHOWN_SCORES if k in row} for name, row in scores.items()}
         drawn.append(("scores", "Scores of every model beside the oracle", figures.score_bars(bars)))
@@ -117,11 +147,11 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     used = len(np.unique(np.concatenate(labels))) if labels else 0
     return [
         ("model", run.config.kind),
-        ("regimes in use", f"{used} of {run.regimes}"),
-        ("held-out bound", f"{run.held_out:.3f} nats per frame"),
-        ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
+        ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
+        *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
-        ("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),
+        ("regimes in them", f"{used} of {run.regimes}"),
+        ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
 
 
@@ -139,7 +169,8 @@ def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
             found.append("One regime holds nearly every frame: try more --restarts or a lower --regimes.")
         segments = sum(1 + len(one.segmentation.change_points) for one in inferred)
         if sum(map(len, labels)) / segments < 3:
-            found.append("Regimes flicker (under 3 frames on average): try --set recipe.stickiness=6.")
+            setting = "arhmm.stickiness=3000" if run.config.kind == "arhmm" else "recipe.stickiness=6"
+            found.append(f"Regimes flicker (under 3 frames on average): try --set {setting}.")
     return found
 
 
@@ -154,12 +185,13 @@ def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] |
     }
 
 
-def _matched_truth(series, inferred, regimes: int) -> list[np.ndarray | None]:
+def _matched_truth(series, inferred) -> list[np.ndarray | None]:
     """The truth in the model's own regime numbers, where every recording has one."""
     if not series or any(one.s is None for one in series):
         return [None] * len(series)
-    predicted = [found.segmentation.labels for found in inferred]
-    relabel = one_to_one(pooled_confusion([one.s for one in series], predicted))
+    known = [one.s >= 0 for one in series]
+    predicted = [found.segmentation.labels[k] for found, k in zip(inferred, known, strict=True)]
+    relabel = one_to_one(pooled_confusion([one.s[k] for one, k in zip(series, known, strict=True)], predicted))
     return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
 
 

@@ -31,7 +31,7 @@ from swerve.evaluation.scores import score
 from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
 from swerve.run import Run
 from swerve.training import loop
-from swerve.training.checkpoint import write_json
+from swerve.training.checkpoint import read_json, write_json
 from swerve.training.restarts import pick
 from swerve.training.step import System, TrainingData
 
@@ -69,10 +69,23 @@ def run(name: str, folder: Path, *, show: bool, row: str | None) -> None:
         raise InputError(f"There is no experiment '{name}' in {folder}; there are: {known}.")
     for path in files:
         result = folder / "results" / name / f"{path.stem}.json"
-        if show or result.is_file() or (row is not None and row not in path.stem):
+        if show or (row is not None and row not in path.stem):
+            continue
+        if result.is_file():
+            _tell_if_edited(path, result)
             continue
         _run_row(name, path, result)
     print_table(folder / "results" / name, name)
+
+
+def _tell_if_edited(path: Path, result: Path) -> None:
+    experiment, config = read_row(path)
+    stored = read_json(result)
+    now = json.loads(json.dumps([asdict(experiment), asdict(config)]))
+    if [stored["experiment"], stored["config"]] != now:
+        display.errors.print(
+            f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."
+        )
 
 
 def print_table(folder: Path, name: str) -> None:
@@ -80,9 +93,9 @@ def print_table(folder: Path, name: str) -> None:
 
     rows = {}
     for path in sorted(folder.glob("*.json")):
-        stored = json.loads(path.read_text())
+        stored = read_json(path)
         label = f"{stored['board']}  {stored['model']}  {stored['row']}"
-        rows[label] = {key: value["mean"] for key, value in stored["scores"].items()}
+        rows[label] = {key: value["mean"] for key, value in stored["scores"].items() if value["mean"] is not None}
     if not rows:
         raise InputError(f"There are no stored results for '{name}' in {folder}.")
     display.print_scores(rows, f"{name}: mean over runs, percent")
@@ -108,12 +121,12 @@ def _run_row(name: str, path: Path, result: Path) -> None:
         prepared = prepare(training.series(), config)
         runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
         found, details = runner(prepared, config, experiment, test, work)
-    for suffix, scores in found.items():
+    for title, scores in found.items():
         stored = {
             "board": experiment.board,
             "model": experiment.model,
-            "row": suffix or experiment.row,
-            "scores": {key: _spread([one[key] for one in scores]) for key in SCORES},
+            "row": title or experiment.row,
+            "scores": {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES},
             "details": details,
             "experiment": asdict(experiment),
             "config": asdict(config),
@@ -121,7 +134,7 @@ def _run_row(name: str, path: Path, result: Path) -> None:
             "wall_seconds": round(time.perf_counter() - began, 1),
             **surroundings(),
         }
-        target = result.with_name(f"{result.stem}{'-one-restart' if suffix else ''}.json")
+        target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, stored)
 
@@ -187,12 +200,12 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
         own = range(run_index * per_run, (run_index + 1) * per_run)
         every = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in own if r in place}
         living = sorted(every)
-        best = living[loop.choose(trained.history, living)]
-        chosen.append(every[best])
-        single.append(every.get(own[0], dict.fromkeys(SCORES, 0.0)))
+        best = living[loop.choose(trained.history, living)] if living else None
+        chosen.append(None if best is None else every[best])
+        single.append(every.get(own[0]))
         details.append(
             {
-                "chosen": best - own[0],
+                "chosen": None if best is None else best - own[0],
                 "restarts": [
                     {"bound": float(bounds[r]), **{key: every[r][key] for key in SCORES}} for r in sorted(every)
                 ],
@@ -227,11 +240,13 @@ def _score(labels: Any, test: Board) -> dict[str, float]:
     return score(list(labels), list(test.s)).as_dict()
 
 
-def _spread(values: list[float]) -> dict[str, Any]:
+def _spread(values: list[float | None]) -> dict[str, Any]:
+    """Over the runs that have a score; a run whose restarts all diverged has None."""
+    scored = [value for value in values if value is not None]
     return {
-        "mean": round(float(np.mean(values)), 3),
-        "sd": round(float(np.std(values, ddof=1)), 3) if len(values) > 1 else 0.0,
-        "runs": [round(float(v), 3) for v in values],
+        "mean": round(float(np.mean(scored)), 3) if scored else None,
+        "sd": round(float(np.std(scored, ddof=1)), 3) if len(scored) > 1 else 0.0,
+        "runs": [None if value is None else round(float(value), 3) for value in values],
     }
 
 

@@ -21,10 +21,10 @@ from swerve.config import Config, from_dict
 from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
-from swerve.fitting import Prepared, fit_arhmm, fit_snlds, prepare
+from swerve.fitting import Prepared, check_finite, fit_arhmm, fit_snlds, prepare
 from swerve.seeds import held_out_likelihood
-from swerve.segment import bucket_length, infer_batch
-from swerve.training.checkpoint import load_about, load_tree, save_tree, write_json
+from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
+from swerve.training.checkpoint import load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
 from swerve.types import Frames, Segmentation, Series
@@ -36,7 +36,6 @@ MODEL_FILE, CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE = (
     "history.json",
 )
 DEFAULT_SAMPLES = 16
-BATCH = 64  # sequences inferred at a time; labels do not depend on it
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,9 @@ class Run:
         results: dict[int, Inferred] = {}
         for length in sorted(set(lengths)):
             members = [i for i, bucket in enumerate(lengths) if bucket == length]
-            for begin in range(0, len(members), BATCH):
-                batch = members[begin : begin + BATCH]
+            rows = batch_rows(length)
+            for begin in range(0, len(members), rows):
+                batch = members[begin : begin + rows]
                 results |= self._infer_batch(ready, batch, length, samples, viterbi)
         return [results[i] for i in range(len(ready))]
 
@@ -113,6 +113,8 @@ class Run:
             "controls": self.controls,
             "mean": self.standardizer.mean.tolist(),
             "scale": self.standardizer.scale.tolist(),
+            "control_mean": self.standardizer.control_mean.tolist(),
+            "control_scale": self.standardizer.control_scale.tolist(),
             "held_out": self.held_out,
             "chosen": self.chosen,
             "finished": self.finished,
@@ -130,15 +132,14 @@ class Run:
                     f'Recording "{one.name}" has the columns {", ".join(names_of(one))}, but the model was fitted'
                     f" to {', '.join(self.columns)}."
                 )
-            if np.isinf(one.x).any():
-                raise InputError(f'Recording "{one.name}" holds infinite values: mark missing values with NaN instead.')
+            check_finite(one)
             if (0 if one.u is None else one.u.shape[1]) != self.controls:
                 raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
         return self.standardizer.apply_to(select_columns(series, self.columns))
 
     def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
         frames = to_frames([ready[i] for i in batch], length=length)
-        padding = bucket_length(len(batch)) - len(batch) if len(batch) < BATCH else 0
+        padding = bucket_rows(len(batch), length) - len(batch)
         frames = jax.tree.map(
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
         )
@@ -173,9 +174,13 @@ def fit(
     out: Path | None = None,
     resume: bool = False,
     on_report: Callable[[Report], None] = lambda report: None,
+    on_look: Callable[["Run"], None] = lambda run: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`."""
+    """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
+
+    After each report, `on_look` gets the best restart as it is then, ready to segment.
+    """
     prepared = prepare(series, config)
     if out is not None:
         _claim(out, config, prepared, resume)
@@ -191,7 +196,12 @@ def fit(
         run = Run(**shared, model=best.model, held_out=best.held_out)
     else:
         checkpoint = None if out is None else out / CHECKPOINT_FILE
-        trained = fit_snlds(prepared, config, checkpoint=checkpoint, on_report=on_report, should_stop=should_stop)
+
+        def report(now: Report) -> None:
+            on_report(now)
+            on_look(Run(**shared, model=now.system, held_out=now.bounds[now.best], finished=False))
+
+        trained = fit_snlds(prepared, config, checkpoint=checkpoint, on_report=report, should_stop=should_stop)
         run = Run(
             **shared,
             model=trained.system,
@@ -220,7 +230,7 @@ def load(folder: str | Path) -> Run:
     model, _ = load_tree(path, _like(config, about))
     history = None
     if (folder / HISTORY_FILE).is_file():
-        stored = json.loads((folder / HISTORY_FILE).read_text())
+        stored = read_json(folder / HISTORY_FILE)
         history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History)})
     return Run(
         config=config,
@@ -228,7 +238,9 @@ def load(folder: str | Path) -> Run:
         columns=tuple(about["columns"]),
         dropped=tuple(about["dropped"]),
         controls=about["controls"],
-        standardizer=Standardizer(np.array(about["mean"]), np.array(about["scale"])),
+        standardizer=Standardizer(
+            *(np.array(about[name], float) for name in ("mean", "scale", "control_mean", "control_scale"))
+        ),
         held_out=about["held_out"],
         history=history,
         chosen=about["chosen"],
@@ -262,7 +274,7 @@ def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:
     if path.is_file():
         if not resume:
             raise InputError(f"{out} already holds a run: choose another --out, or --resume to go on with it.")
-        theirs = json.loads(path.read_text())
+        theirs = read_json(path)
         for part in ours:
             if theirs.get(part) != ours[part]:
                 raise InputError(f"{out} holds another run (its {part} differs): choose another --out.")

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.config import ArHmmConfig
-from swerve.training.checkpoint import write_atomically
+from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
 
-LOUDEST = 1e-4  # of the data's variance: a floor under the noise, the same for every fit
+VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 
 
 class Candidate(NamedTuple):
@@ -39,7 +39,7 @@ def fit_candidates(
             stickiness=config.stickiness,
             covariance=Covariance(config.covariance),
             restarts=config.restarts,
-            variance_floor=LOUDEST,
+            variance_floor=VARIANCE_FLOOR,
             max_iterations=config.max_iterations,
         )
         fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
@@ -108,8 +108,8 @@ def guides_for(
 def cached_guides(cache: Path | None, *arguments, **options) -> tuple[Float[Array, "G N T K"], list[int]]:
     """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
     if cache is not None and cache.is_file():
-        with np.load(cache, allow_pickle=False) as stored:
-            return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
+        stored = read_arrays(cache)
+        return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
     guides, followed = guides_for(*arguments, **options)
     rounded = np.asarray(guides, np.float16)  # without a file too: the same seed gives the same model
     if cache is not None:

@@ -12,6 +12,9 @@ from swerve.objective import Knobs, regime_chain
 from swerve.training.step import System
 from swerve.types import Frames, Key
 
+SHORTEST_BUCKET = 16
+LARGEST_BATCH = 64
+FRAMES_AT_ONCE = 20_000
 NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
 
 
@@ -21,9 +24,9 @@ def inferred(
     """Regime probabilities averaged over draws of z, their most probable path, and the expected observations."""
 
     def one(key):
-        draw, chain = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        seen = jax.vmap(system.model.expected_observation)(draw.z)
-        return messages.smooth(*chain).marginals, chain, seen
+        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        marginals = messages.smooth(*chain).marginals
+        return marginals, chain, jax.vmap(system.model.expected_observation)(draw.z, marginals)
 
     marginals, chains, seen = jax.vmap(one)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples)))
     average = jax.tree.map(lambda leaf: leaf.mean(axis=0), chains._replace(mask=chains.mask.astype(float)))
@@ -39,9 +42,19 @@ def infer_batch(system: System, frames: Frames, *, samples: int):
         return jax.vmap(lambda f: inferred(system, f, samples=samples, key=key))(frames)
 
 
+def batch_rows(length: int) -> int:
+    """How many sequences of this length are computed together: fewer of long ones, so that memory stays bounded."""
+    return max(1, min(LARGEST_BATCH, FRAMES_AT_ONCE // length))
+
+
+def bucket_rows(count: int, length: int) -> int:
+    """The padded number of sequences to compile for: 1, 4, 16 or 64, as far as `batch_rows` allows."""
+    return min(batch_rows(length), next(rows for rows in (1, 4, 16, LARGEST_BATCH) if rows >= count))
+
+
 def bucket_length(length: int) -> int:
     """The padded length to compile for: at most a quarter more, so that few lengths are ever compiled."""
-    if length <= 16:
-        return 16
+    if length <= SHORTEST_BUCKET:
+        return SHORTEST_BUCKET
     step = 2 ** (int(np.ceil(np.log2(length))) - 3)
     return int(np.ceil(length / step) * step)

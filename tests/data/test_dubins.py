@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swerve.data import dubins
+from swerve.data.durations import draw_regimes
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_one_path_has_one_turn_rate(board):
 
 
 def test_durations_are_poisson_and_neighbours_differ():
-    s = dubins._regimes(4000, np.random.default_rng(0), length=400)
+    s = draw_regimes(4000, np.random.default_rng(0), length=400, regimes=3, mean=25, least=1)
     durations, pairs = [], set()
     for row in s:
         switches = np.flatnonzero(row[1:] != row[:-1]) + 1

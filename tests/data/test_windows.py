@@ -28,14 +28,14 @@ def test_standardising_ignores_what_is_missing_and_inverts():
 
 def test_channels_that_never_change_or_never_appear_keep_scale_1():
     x = np.stack([np.full(7, 0.1), np.full(7, np.nan), np.arange(7) * 1e-9], axis=1)
-    standardizer = Standardizer.of([x])
+    standardizer = Standardizer.fit([Series(x)])
     assert standardizer.scale[:2].tolist() == [1, 1] and standardizer.scale[2] < 1e-8
     assert standardizer.mean[1] == 0
 
 
 def test_standardised_data_has_mean_0_and_deviation_1():
     x = np.random.default_rng(0).normal(1e6, 3e-2, (1000, 2))
-    z = Standardizer.of([x]).apply(x)
+    z = Standardizer.fit([Series(x)]).apply(x)
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-6)
 

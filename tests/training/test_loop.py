@@ -20,11 +20,12 @@ from swerve.errors import InputError
 from swerve.training import loop
 from swerve.training.loop import TIE, History, Plan, Rung, TrainingDivergedError, choose
 from swerve.training.restarts import count, pick, stack
-from swerve.training.step import advance
+from swerve.training.step import TrainingLog, advance
 
 REPORTS = 4
 PLAN = Plan(REPORTS * STEPS, BATCH, STEPS, rungs=(Rung(0.5, 0.5),))
 SEEDS = (0, 1, 2, 3)
+NO_LOG = TrainingLog(*np.zeros((len(TrainingLog._fields), 1)))
 
 
 def with_nan(state):
@@ -182,7 +183,7 @@ def test_a_rung_never_drops_the_last_restart():
 @pytest.mark.parametrize("steps", [3, STEPS, 2 * STEPS + 1])
 def test_a_run_ends_at_its_last_step(monkeypatch, steps):
     """Whatever lies between reports: the last one comes at the end."""
-    monkeypatch.setattr(loop.axis, "advance_all", lambda states, *_, **__: states)
+    monkeypatch.setattr(loop.axis, "advance_all", lambda states, *_, **__: (states, NO_LOG))
     trained = train(Plan(steps, BATCH, STEPS), seeds=(0,))
     assert trained.history.step[-1] == steps
     assert trained.finished

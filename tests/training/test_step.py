@@ -88,7 +88,7 @@ def same(one, other):
 def go(state, restart, times=1):
     data = toy_data()
     for _ in range(times):
-        state = advance(state, data, restart, steps=STEPS, batch_size=BATCH)
+        state, _ = advance(state, data, restart, steps=STEPS, batch_size=BATCH)
     return state
 
 
@@ -137,7 +137,7 @@ def test_restarts_together_equal_restarts_one_by_one():
     restarts = [toy_restart(seed, **setting) for seed, setting in zip(seeds, settings, strict=True)]
     one_by_one = [go(toy_state(seed), restart) for seed, restart in zip(seeds, restarts, strict=True)]
     states = stack([toy_state(seed) for seed in seeds])
-    together = advance_together(states, toy_data(), stack(restarts), steps=STEPS, batch_size=BATCH)
+    together, _ = advance_together(states, toy_data(), stack(restarts), steps=STEPS, batch_size=BATCH)
     bounds = evaluate_together(together.system, toy_data(1).frames)
     for r, alone in enumerate(one_by_one):
         close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
@@ -156,11 +156,27 @@ def loss_and_terms(system, data, knobs):
 @pytest.mark.parametrize(("uniformity", "balance"), [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0)])
 def test_the_loss_is_the_bound_less_uniformity_plus_balance(uniformity, balance):
     knobs = jax.tree.map(jnp.float32, Knobs(uniformity=uniformity, balance=balance))
-    loss, terms = loss_and_terms(toy_system(jax.random.key(0)), toy_data(), knobs)
+    (loss, log), terms = loss_and_terms(toy_system(jax.random.key(0)), toy_data(), knobs)
     terms = jax.tree.map(np.asarray, terms)
     used = float(usage_entropy(jnp.asarray(terms.usage.sum(axis=0))))
     expected = terms.elbo.mean() - uniformity * terms.uniform_kl.mean() + balance * terms.frames.mean() * used
     np.testing.assert_allclose(loss, -expected, rtol=1e-5)
+    length = terms.frames.mean()
+    parts = (expected, terms.elbo.mean(), -uniformity * terms.uniform_kl.mean(), balance * length * used)
+    logged = (log.objective, log.elbo, log.uniformity, log.balance)
+    np.testing.assert_allclose(logged, np.array(parts) / length, rtol=1e-5)
+
+
+def test_the_log_tells_what_tempering_and_the_guide_add():
+    system, data = toy_system(jax.random.key(0)), toy_data()
+    (_, plain), _ = loss_and_terms(system, data, jax.tree.map(jnp.float32, Knobs()))
+    assert (float(plain.tempering), float(plain.guidance)) == (0.0, 0.0)
+    (_, tempered), _ = loss_and_terms(system, data, jax.tree.map(jnp.float32, Knobs(evidence_temperature=5.0)))
+    assert float(tempered.tempering) < 0  # the regimes that are preferred lose some of what they were better by
+    guided = data._replace(guides=jnp.ones_like(data.guides))
+    (_, pushed), _ = loss_and_terms(system, guided, jax.tree.map(jnp.float32, Knobs(guidance=3.0)))
+    np.testing.assert_allclose(pushed.guidance, 3.0, rtol=1e-5)  # of every frame, whatever its regime
+    np.testing.assert_allclose(pushed.elbo - plain.elbo, 3.0, rtol=1e-4)
 
 
 def test_hidden_frames_are_whole_and_as_frequent_as_asked():

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swerve.data.board import Board
+from swerve.data.durations import draw_regimes
 
 STRAIGHT, LEFT, RIGHT = 0, 1, 2
 TURN_SIGN = np.array([0.0, 1.0, -1.0])  # by regime
@@ -53,23 +54,10 @@ def _propose(n: int, rng: np.random.Generator, *, length: int) -> Paths:
     speed = rng.uniform(*SPEED, n)
     turn_rate = 2 * np.pi * rng.uniform(*TURNS_PER_STEP, n)
     heading = rng.uniform(0, 2 * np.pi, n)
-    s = _regimes(n, rng, length=length)
+    s = draw_regimes(n, rng, length=length, regimes=3, mean=MEAN_DURATION, least=1)
 
     turns = turn_rate[:, None] * TURN_SIGN[s[:, 1:]]
     headings = heading[:, None] + np.cumsum(turns, axis=1)
     steps = speed[:, None, None] * np.stack([np.cos(headings), np.sin(headings)], axis=-1)
     start = np.zeros((n, 1, 2))
     return Paths(np.concatenate([start, np.cumsum(steps, axis=1)], axis=1), s)
-
-
-def _regimes(n: int, rng: np.random.Generator, *, length: int) -> Int[np.ndarray, "n length"]:
-    """Poisson durations of at least one step; the first regime is uniform, each next one of the other two."""
-    durations = np.maximum(1, rng.poisson(MEAN_DURATION, (n, length)))  # `length` of them always suffice
-    changes = np.zeros((n, length), dtype=bool)
-    ends = np.cumsum(durations, axis=1)
-    row, segment = np.nonzero(ends < length)
-    changes[row, ends[row, segment]] = True
-
-    first = rng.integers(0, 3, (n, 1))
-    hop = rng.integers(1, 3, (n, length))  # to one of the other two regimes
-    return ((first + np.cumsum(np.where(changes, hop, 0), axis=1)) % 3).astype(np.int32)

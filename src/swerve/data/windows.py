@@ -1,7 +1,7 @@
 """From recordings to what is trained on: one scale, a validation split, windows, padded frames."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -14,25 +14,18 @@ WHOLE_SEQUENCES = 5  # with fewer, validation takes the end of each
 
 @dataclass(frozen=True)
 class Standardizer:
-    """z = (x - mean) / scale for each channel; NaN stays NaN."""
+    """(x - mean) / scale for each channel, and the same for controls; NaN stays NaN."""
 
     mean: Float[np.ndarray, " D"]
     scale: Float[np.ndarray, " D"]
+    control_mean: Float[np.ndarray, " U"] = field(default_factory=lambda: np.zeros(0))
+    control_scale: Float[np.ndarray, " U"] = field(default_factory=lambda: np.ones(0))
 
     @staticmethod
     def fit(series: Sequence[Series]) -> "Standardizer":
         """Mean and standard deviation of the observed values; a channel that never changes keeps scale 1."""
-        return Standardizer.of([one.x for one in series])
-
-    @staticmethod
-    def of(arrays: Sequence[Float[np.ndarray, "_ D"]]) -> "Standardizer":
-        """The same for bare arrays, such as controls."""
-        values = np.concatenate(arrays).astype(float)
-        count = np.maximum(1, (~np.isnan(values)).sum(axis=0))
-        mean = np.nansum(values, axis=0) / count
-        scale = np.sqrt(np.nansum((values - mean[None]) ** 2, axis=0) / count)
-        rounding = 8 * np.finfo(float).eps * np.abs(mean)
-        return Standardizer(mean, np.where(scale > rounding, scale, 1.0))
+        controls = [one.u for one in series if one.u is not None]
+        return Standardizer(*_moments([one.x for one in series]), *(_moments(controls) if controls else ()))
 
     def apply(self, x: Float[np.ndarray, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
         """To mean 0 and scale 1."""
@@ -43,8 +36,20 @@ class Standardizer:
         return x * self.scale + self.mean
 
     def apply_to(self, series: Sequence[Series]) -> list[Series]:
-        """The recordings with standardised x."""
-        return [replace(one, x=self.apply(one.x)) for one in series]
+        """The recordings with standardised x and u."""
+        return [replace(one, x=self.apply(one.x), u=self._apply_to_controls(one.u)) for one in series]
+
+    def _apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
+        return None if u is None else (u - self.control_mean) / self.control_scale
+
+
+def _moments(arrays: Sequence[Float[np.ndarray, "_ D"]]) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    values = np.concatenate(arrays).astype(float)
+    count = np.maximum(1, (~np.isnan(values)).sum(axis=0))
+    mean = np.nansum(values, axis=0) / count
+    scale = np.sqrt(np.nansum((values - mean[None]) ** 2, axis=0) / count)
+    rounding = 8 * np.finfo(float).eps * np.abs(mean)
+    return mean, np.where(scale > rounding, scale, 1.0)
 
 
 def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:

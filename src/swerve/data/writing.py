@@ -1,6 +1,7 @@
 """Recordings to tables that `swerve.data.tables.read` gives back unchanged."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -50,9 +51,9 @@ def write_npz(path: str | Path, series: Sequence[Series]) -> None:
 def _check(series: Sequence[Series], header: list[str]) -> None:
     names = [one.name for one in series]
     for values, what in ((header, "columns"), (names, "recordings")):
-        for value in values:
-            if values.count(value) > 1:
-                raise InputError(f'Two {what} are called "{value}".')
+        value, times = Counter(values).most_common(1)[0]
+        if times > 1:
+            raise InputError(f'Two {what} are called "{value}".')
     for one in series:
         if names_of(one) != names_of(series[0]) or _control_names(one) != _control_names(series[0]):
             raise InputError(f'"{one.name}" has other columns than "{series[0].name}".')

@@ -1,1 +1,1 @@
-"""model."""
+"""p(x, z, s) and its parts."""

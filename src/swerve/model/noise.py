@@ -21,8 +21,11 @@ class AbstractNoise(eqx.Module):
         """Standard deviation of every entry."""
 
     @abstractmethod
-    def log_prob(self, residual: Float[Array, "K N"], observed: Bool[Array, " N"] | None = None) -> Float[Array, " K"]:
-        """log N(residual_k; 0, C_k) over the observed entries; the others are integrated out."""
+    def log_prob(self, residual: Float[Array, "H N"], observed: Bool[Array, " N"] | None = None) -> Float[Array, " K"]:
+        """log N(residual_k; 0, C_k) over the observed entries; the others are integrated out.
+
+        There may be one residual for all regimes, or one C, or both.
+        """
 
     @abstractmethod
     def sample(self, regime: Array, *, key: Key) -> Float[Array, " N"]:
@@ -92,7 +95,9 @@ class FullNoise(AbstractNoise):
             residual = jnp.where(observed[None], residual, 0.0)
             count = observed.sum()
         factor = jnp.linalg.cholesky(covariance)
-        factor = jnp.broadcast_to(factor, (len(residual), *factor.shape[1:]))
+        rows = max(len(residual), len(factor))
+        factor = jnp.broadcast_to(factor, (rows, *factor.shape[1:]))
+        residual = jnp.broadcast_to(residual, (rows, residual.shape[1]))
         white = jax.scipy.linalg.solve_triangular(factor, residual[..., None], lower=True)[..., 0]
         log_det = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
         return -0.5 * (white**2).sum(axis=1) - log_det - 0.5 * count * LOG_TWO_PI

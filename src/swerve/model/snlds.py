@@ -88,9 +88,10 @@ class Snlds(eqx.Module):
             lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=scan_unroll()
         )[1]
 
-    def expected_observation(self, z: Float[Array, " L"]) -> Float[Array, " D"]:
-        """g(z), averaged over regimes where the emission depends on them."""
-        return self.emission.mean(z).mean(axis=0)
+    def expected_observation(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " D"]:
+        """g(z); where the emission depends on the regime, weighed by the shares of the regimes."""
+        means = self.emission.mean(z)
+        return means[0] if len(means) == 1 else shares @ means
 
     def potentials(
         self,

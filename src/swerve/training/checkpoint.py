@@ -6,6 +6,7 @@ either the old file or the new one.
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,23 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Readable JSON, written atomically."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote; a file that was cut off or is something else is refused."""
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}.") from None
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an NPZ file; one that was cut off or is something else is refused."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    except (zipfile.BadZipFile, ValueError, EOFError, AttributeError) as error:
+        raise InputError(f"{path} is damaged: {error}.") from None
 
 
 def save_tree(path: Path, tree: Any, about: dict[str, Any]) -> None:

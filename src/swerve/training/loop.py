@@ -13,7 +13,7 @@ import numpy as np
 from swerve.errors import InputError
 from swerve.training import restarts as axis
 from swerve.training.checkpoint import load_about, load_tree, save_tree
-from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainState
+from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
@@ -40,18 +40,25 @@ class Plan:
     steps: int
     batch_size: int = 32
     report_every: int = 250
-    rungs: tuple[Rung, ...] = (Rung(0.4, 0.5), Rung(0.7, 0.5))
+    rungs: tuple[Rung, ...] = ()
 
 
 @dataclass
 class History:
-    """The held-out curve of every restart; None where a restart was no longer trained, or not finite."""
+    """Curves of every restart, held-out and training; None where a restart was no longer trained, or not finite."""
 
     step: list[int] = field(default_factory=list)
     bound: list[list[float | None]] = field(default_factory=list)
     regimes_in_use: list[list[float | None]] = field(default_factory=list)
     mean_duration: list[list[float | None]] = field(default_factory=list)
     confidence: list[list[float | None]] = field(default_factory=list)
+    objective: list[list[float | None]] = field(default_factory=list)
+    """What training maximised since the last point, and its parts (TrainingLog)."""
+    elbo: list[list[float | None]] = field(default_factory=list)
+    tempering: list[list[float | None]] = field(default_factory=list)
+    guidance: list[list[float | None]] = field(default_factory=list)
+    uniformity: list[list[float | None]] = field(default_factory=list)
+    balance: list[list[float | None]] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     retired: dict[str, str] = field(default_factory=dict)
     """Restart -> why it was given up."""
@@ -63,10 +70,10 @@ class History:
         """The last point of a curve, for the living."""
         return np.array(getattr(self, name)[-1], dtype=float)[alive]
 
-    def record(self, step: int, alive: list[int], total: int, held_out: HeldOut) -> None:
+    def record(self, step: int, alive: list[int], total: int, held_out: HeldOut, log: TrainingLog) -> None:
         """One more point of every curve."""
         self.step.append(step)
-        for name, values in held_out._asdict().items():
+        for name, values in {**held_out._asdict(), **jax.device_get(log)._asdict()}.items():
             row = np.full(total, np.nan)
             row[alive] = values
             getattr(self, name).append([float(v) if math.isfinite(v) else None for v in row])
@@ -131,24 +138,25 @@ def train(
     run = _Progress(states, list(range(total)), History())
     if checkpoint is not None and checkpoint.is_file():
         run = _resume(checkpoint, states)
+    elif checkpoint is not None:
+        _save(checkpoint, run, total)  # from here on there is a good state to go back to
     stops = _stops(plan)
     position = run.history.step[-1] if run.history.step else 0
     for step in [s for s in stops if s > position]:
         began = time.perf_counter()
         living = axis.pick(restarts, np.array(run.alive))
-        run.states = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
+        run.states, log = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
         held_out = axis.evaluate_all(run.states, validation)
-        run.history.record(step, run.alive, total, held_out)
+        run.history.record(step, run.alive, total, held_out, log)
         elapsed = time.perf_counter() - began
         run.history.seconds += elapsed
         run.history.hardware = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
         messages = _retire_diverged(run, held_out, total)
-        if run.alive:
-            messages += _drop_losers(run, plan, step)
+        if not run.alive:  # the file still holds the last good state
+            raise TrainingDivergedError(_all_diverged(checkpoint))
+        messages += _drop_losers(run, plan, step)
         if checkpoint is not None:
             _save(checkpoint, run, total)
-        if not run.alive:
-            raise TrainingDivergedError(_all_diverged(checkpoint))
         on_report(_report(run, plan, step, total, (step - position) / elapsed, messages))
         position = step
         if step < plan.steps and should_stop():
@@ -228,7 +236,7 @@ def _retire_diverged(run: _Progress, held_out: HeldOut, total: int) -> list[str]
 
 
 def _all_diverged(checkpoint: Path | None) -> str:
-    kept = f" The last finite parameters are in {checkpoint}." if checkpoint else ""
+    kept = f" The last good state is in {checkpoint}." if checkpoint else ""
     return (
         "Every restart diverged: try --set recipe.learning_rate=1e-3, --set recipe.clip=10, or look for"
         f" extreme values in the data.{kept}"
@@ -260,7 +268,5 @@ def _resume(path: Path, states: TrainState) -> _Progress:
     if about.get("restarts") != total:
         raise InputError(f"{path} belongs to a run with {about.get('restarts')} restarts, not {total}.")
     alive = about["alive"]
-    if not alive:
-        raise TrainingDivergedError(_all_diverged(path))
     restored, _ = load_tree(path, axis.pick(states, np.arange(len(alive))))
     return _Progress(jax.tree.map(jnp.asarray, restored), alive, History(**about["history"]))

@@ -12,6 +12,7 @@ from swerve.training.step import (
     HeldOut,
     Restart,
     TrainingData,
+    TrainingLog,
     TrainState,
     advance,
     advance_together,
@@ -38,8 +39,8 @@ def stack(single: list[Any]) -> Any:
 
 def advance_all(
     states: TrainState, data: TrainingData, restarts: Restart, *, steps: int, batch_size: int
-) -> TrainState:
-    """Every restart some steps further."""
+) -> tuple[TrainState, TrainingLog]:
+    """Every restart some steps further, and what its objective was on the way."""
     if jax.default_backend() != "cpu":
         return advance_together(states, data, restarts, steps=steps, batch_size=batch_size)
     return stack(

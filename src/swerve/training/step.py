@@ -59,19 +59,35 @@ def start(system: System) -> TrainState:
     return TrainState(system, moments, step, skipped, in_a_row)
 
 
+class TrainingLog(NamedTuple):
+    """What training maximises and its parts, in nats per frame, averaged over batch and steps."""
+
+    objective: Float[Array, "*R"]
+    elbo: Float[Array, "*R"]
+    """As bent by temperature, tempered evidence and guidance."""
+    tempering: Float[Array, "*R"]
+    guidance: Float[Array, "*R"]
+    uniformity: Float[Array, "*R"]
+    balance: Float[Array, "*R"]
+
+
 def batch_loss(
     system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
-) -> Float[Array, ""]:
-    """Minus the objective: terms summed over time, averaged over the batch."""
+) -> tuple[Float[Array, ""], TrainingLog]:
+    """Minus the objective, terms summed over time and averaged over the batch, and its parts for the log."""
     terms = jax.vmap(lambda f, g, k: sequence_terms(system.model, system.posterior, f, bent, g, key=k))(
         frames, guide, keys
     )
-    objective = jnp.mean(terms.elbo - bent.uniformity * terms.uniform_kl)
-    balance = bent.balance * terms.frames.mean() * usage_entropy(terms.usage.sum(axis=0))
-    return -(objective + balance)
+    elbo, tempering, guidance = terms.elbo.mean(), terms.tempering.mean(), terms.guidance.mean()
+    length = terms.frames.mean()
+    uniformity = -bent.uniformity * terms.uniform_kl.mean()
+    balance = bent.balance * length * usage_entropy(terms.usage.sum(axis=0))
+    objective = elbo + uniformity + balance
+    log = TrainingLog(objective, elbo, tempering, guidance, uniformity, balance)
+    return -objective, jax.tree.map(lambda part: part / length, log)
 
 
-def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: int) -> TrainState:
+def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: int) -> tuple[TrainState, TrainingLog]:
     """One step of Adam on a random batch; a non-finite update is skipped and counted."""
     pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
     picked = jax.random.randint(pick_key, (batch_size,), 0, len(data.frames.x))
@@ -79,7 +95,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     guide = data.guides[restart.guide, picked]
     keys = jax.random.split(draw_key, batch_size)
     bent = knobs(restart.schedule, state.step)
-    gradient = jax.grad(batch_loss)(state.system, frames, guide, bent, keys)
+    gradient, log = jax.grad(batch_loss, has_aux=True)(state.system, frames, guide, bent, keys)
 
     norm = optax.tree.norm(gradient)
     finite = jnp.isfinite(norm)
@@ -92,7 +108,8 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
         lambda new, old: jnp.where(finite, new, old), (system, adam), (state.system, state.adam)
     )
     bad = (~finite).astype(jnp.int32)
-    return TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
+    moved = TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
+    return moved, log
 
 
 def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
@@ -101,13 +118,18 @@ def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> 
     return frames._replace(observed=frames.observed & ~hidden[..., None])
 
 
-def _advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int) -> TrainState:
+def _advance(
+    state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int
+) -> tuple[TrainState, TrainingLog]:
     with jax.default_matmul_precision("highest"):
-        return jax.lax.scan(lambda s, _: (update(s, data, restart, batch_size), None), state, None, length=steps)[0]
+        state, logs = jax.lax.scan(lambda s, _: update(s, data, restart, batch_size), state, None, length=steps)
+    return state, jax.tree.map(jnp.nanmean, logs)
 
 
 @partial(jax.jit, static_argnames=("steps", "batch_size"), donate_argnames="state")
-def advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int) -> TrainState:
+def advance(
+    state: TrainState, data: TrainingData, restart: Restart, *, steps: int, batch_size: int
+) -> tuple[TrainState, TrainingLog]:
     """Many updates of one restart in one compiled call."""
     return _advance(state, data, restart, steps=steps, batch_size=batch_size)
 
@@ -115,7 +137,7 @@ def advance(state: TrainState, data: TrainingData, restart: Restart, *, steps: i
 @partial(jax.jit, static_argnames=("steps", "batch_size"), donate_argnames="states")
 def advance_together(
     states: TrainState, data: TrainingData, restarts: Restart, *, steps: int, batch_size: int
-) -> TrainState:
+) -> tuple[TrainState, TrainingLog]:
     """Many updates of all restarts at once: on an accelerator they cost little more than one."""
     one = partial(_advance, steps=steps, batch_size=batch_size)
     return jax.vmap(one, in_axes=(0, None, 0))(states, data, restarts)
