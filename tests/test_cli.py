@@ -168,10 +168,13 @@ def test_the_same_seed_writes_the_same_file(balls, tmp_path):
 
 @pytest.mark.parametrize("board", list(cli.BOARDS))
 def test_boards_as_numpy_files(board, tmp_path):
-    swerve("generate", board, "--out", tmp_path / "new" / "board.npz", "--sequences", 2, "--noise", 0.0)
+    noise = () if board in cli.NOISELESS else ("--noise", 0.0)
+    swerve("generate", board, "--out", tmp_path / "new" / "board.npz", "--sequences", 2, *noise)
     first, second = tables.read(tmp_path / "new" / "board.npz")
-    assert len(first) == len(second) == 100
-    assert first.s is not None
+    made = cli.BOARDS[board](2, seed=0)
+    assert (len(first), first.x.shape) == (len(second), made.clean[0].shape)
+    np.testing.assert_allclose(first.x, made.clean[0])
+    np.testing.assert_array_equal(second.s, made.s[1])
 
 
 def test_names_that_are_no_file_names_are_scored_too(write, linear, tmp_path):
@@ -307,6 +310,8 @@ def test_a_demo_does_not_write_over_a_file(refuse, write):
         (["bouncing-bal", "--out", "x.csv"], "There is no board 'bouncing-bal'; there are bouncing-ball"),
         (["bouncing-ball", "--out", "x.csv", "--sequences", "0"], "--sequences must be at least 1, not 0."),
         (["bouncing-ball", "--out", "x.txt"], "x.txt must end in .csv or .npz."),
+        (["bouncing-ball", "--out", "x.csv", "--seed", "-1"], "--seed must be at least 0, not -1."),
+        (["reacher", "--out", "x.csv", "--noise", "0.1"], "The board 'reacher' has no noise to set."),
     ],
 )
 def test_boards_that_make_no_sense(refuse, words, message):

@@ -11,7 +11,7 @@ import typer
 from swerve import api, demo, display, reporting, reproduce
 from swerve import run as runs
 from swerve.config import RECIPES, Config, read_toml
-from swerve.data import bouncing_ball, dubins, tables
+from swerve.data import bouncing_ball, dubins, fields, reacher, tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
@@ -175,7 +175,13 @@ def report(
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
 
-BOARDS = {"bouncing-ball": bouncing_ball.generate, "dubins-positions": dubins.positions}
+BOARDS = {
+    "bouncing-ball": bouncing_ball.generate,
+    "dubins-positions": dubins.positions,
+    "fields": fields.generate,
+    "reacher": reacher.generate,
+}
+NOISELESS = ("reacher",)
 
 
 @app.command()
@@ -193,6 +199,8 @@ def generate(
         raise InputError(f"--sequences must be at least 1, not {sequences}.")
     if seed < 0:
         raise InputError(f"--seed must be at least 0, not {seed}.")
+    if noise is not None and board in NOISELESS:
+        raise InputError(f"The board '{board}' has no noise to set.")
     options = {} if noise is None else {"noise": noise}
     series = BOARDS[board](sequences, seed=seed, **options).series()
     writers = {".csv": tables.write_csv, ".npz": tables.write_npz}

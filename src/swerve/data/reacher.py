@@ -106,5 +106,5 @@ def _frame(scene: Scene, angles, phase: Int[np.ndarray, " N"]) -> Float[np.ndarr
     waiting = np.arange(TARGETS)[None] >= phase[:, None]
     indicators = np.zeros(scene.objects.shape[:2])
     np.put_along_axis(indicators, scene.visited, waiting.astype(float), axis=1)
-    objects = np.concatenate([indicators[..., None], scene.objects], axis=-1).reshape(len(phase), -1)
+    objects = np.concatenate([indicators[..., None], scene.objects], axis=-1).reshape(len(phase), 3 * OBJECTS)
     return np.concatenate([objects, angles, *tips(angles)], axis=1)
