@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from swerve import api, cli, demo, reporting
 from swerve import run as runs
+from swerve.boards import BOARDS
 from swerve.data import tables
 
 TINY = {
@@ -166,12 +167,12 @@ def test_the_same_seed_writes_the_same_file(balls, tmp_path):
     assert (tmp_path / "again.csv").read_bytes() == balls.read_bytes()
 
 
-@pytest.mark.parametrize("board", list(cli.BOARDS))
+@pytest.mark.parametrize("board", list(BOARDS))
 def test_boards_as_numpy_files(board, tmp_path):
-    noise = () if board in cli.NOISELESS else ("--noise", 0.0)
+    noise = ("--noise", 0.0) if BOARDS[board].noisy else ()
     swerve("generate", board, "--out", tmp_path / "new" / "board.npz", "--sequences", 2, *noise)
     first, second = tables.read(tmp_path / "new" / "board.npz")
-    made = cli.BOARDS[board](2, seed=0)
+    made = BOARDS[board].generate(2, seed=0)
     assert (len(first), first.x.shape) == (len(second), made.clean[0].shape)
     np.testing.assert_allclose(first.x, made.clean[0])
     np.testing.assert_array_equal(second.s, made.s[1])

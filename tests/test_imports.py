@@ -26,7 +26,7 @@ ALLOWED = {
 }
 TOP = {
     *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
-    *("story", "__init__"),
+    *("boards", "story", "__init__"),
 }
 
 

@@ -8,7 +8,7 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
-from swerve import cli, reproduce
+from swerve import boards, cli, reproduce
 from swerve.errors import InputError
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
@@ -100,11 +100,11 @@ def test_there_are_experiments():
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_row_can_be_read(path):
     experiment, config = reproduce.read_row(path)
-    assert experiment.board in reproduce.BOARDS
+    source = boards.find(experiment.board)
     assert experiment.row
     assert experiment.runs >= 1
     if experiment.model == "oracle":
-        assert experiment.board in reproduce.ORACLES
+        assert source.oracle is not None
     else:
         assert config.kind == experiment.model
 
@@ -194,8 +194,9 @@ def test_unknown_experiments_name_the_known(experiments):
     [
         ("[experiment", "is not valid TOML"),
         ('[experiment]\nbord = "bouncing-ball"', "did you mean 'experiment.board'"),
-        ('[experiment]\nboard = "pool"', "there is no board 'pool'"),
-        ('[experiment]\nboard = "dubins-positions-0.01"\nmodel = "oracle"', "there is no board"),
+        ('[experiment]\nboard = "pool"', "There is no board 'pool'"),
+        ('[experiment]\nboard = "reacher-0.1"', "There is no board 'reacher-0.1'"),
+        ('[experiment]\nboard = "fields-0.1"\nmodel = "oracle"', "there is no oracle for 'fields-0.1'"),
         ('[experiment]\nmodel = "snlsd"', "did you mean 'snlds'"),
         ('[recipe]\nname = "papper"', "did you mean 'paper'"),
         ("[training]\nstep = 5", "did you mean 'training.steps'"),

@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from swerve import api, demo, display, reporting, reproduce
+from swerve import api, boards, demo, display, reporting, reproduce
 from swerve import run as runs
 from swerve.config import RECIPES, Config, read_toml
-from swerve.data import bouncing_ball, dubins, fields, reacher, tables
+from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
@@ -175,34 +175,24 @@ def report(
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
 
-BOARDS = {
-    "bouncing-ball": bouncing_ball.generate,
-    "dubins-positions": dubins.positions,
-    "fields": fields.generate,
-    "reacher": reacher.generate,
-}
-NOISELESS = ("reacher",)
-
-
 @app.command()
 def generate(
-    board: Annotated[str, typer.Argument(help=f"One of {', '.join(BOARDS)}.")],
+    board: Annotated[str, typer.Argument(help=f"One of {', '.join(boards.BOARDS)}.")],
     out: Annotated[Path, typer.Option(help="File to write: .csv or .npz.")],
     sequences: Annotated[int, typer.Option(help="How many.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
     noise: Annotated[float | None, typer.Option(help="Observation noise; each board has its own default.")] = None,
 ) -> None:
     """Writes a synthetic board with known regimes (column `s`); definitions in docs/boards.md."""
-    if board not in BOARDS:
-        raise InputError(f"There is no board '{board}'; there are {', '.join(BOARDS)}.")
+    source = boards.find(board)
     if sequences < 1:
         raise InputError(f"--sequences must be at least 1, not {sequences}.")
     if seed < 0:
         raise InputError(f"--seed must be at least 0, not {seed}.")
-    if noise is not None and board in NOISELESS:
+    if noise is not None and not source.noisy:
         raise InputError(f"The board '{board}' has no noise to set.")
     options = {} if noise is None else {"noise": noise}
-    series = BOARDS[board](sequences, seed=seed, **options).series()
+    series = source.generate(sequences, seed=seed, **options).series()
     writers = {".csv": tables.write_csv, ".npz": tables.write_npz}
     if out.suffix not in writers:
         raise InputError(f"{out} must end in .csv or .npz.")

@@ -91,7 +91,7 @@ class Recipe:
     warmup: float = 0.03
     cosine_end: float | None = 1.0
     """When the cosine reaches the last learning rate; without it the rate stays flat."""
-    clip: float = 100.0
+    clip: float = 10.0
     """Largest global norm of a gradient, in units of the objective: nats per sequence."""
     uniformity: float = 0.0
     uniformity_hold: float = 0.0
@@ -104,8 +104,8 @@ class Recipe:
     last_balance: float = 0.0
     balance_decay: float = 0.1
     guidance: float = 20.0
-    guidance_hold: float = 0.2
-    guidance_release: float = 0.1
+    guidance_hold: float = 0.4
+    guidance_release: float = 0.2
     gap_rate: float = 0.02
     stickiness: float = 3.0
     variants: tuple[Variant, ...] = (
@@ -138,7 +138,7 @@ class TrainingConfig:
     validation_limit: int = 256
     """At most this many windows judge the restarts."""
     report_every: int = 250
-    rungs: tuple[RungConfig, ...] = (RungConfig(0.5, 0.5),)
+    rungs: tuple[RungConfig, ...] = (RungConfig(0.7, 0.5),)
 
 
 @dataclass(frozen=True)

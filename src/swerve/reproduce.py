@@ -20,13 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from swerve import display, story
+from swerve import boards, display, story
 from swerve.arhmm import ArHmm
 from swerve.config import Config, merge, with_kind, with_recipe
-from swerve.data import bouncing_ball, dubins
 from swerve.data.board import Board
 from swerve.errors import InputError
-from swerve.evaluation.oracle import fit_bouncing_ball
 from swerve.evaluation.scores import score
 from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
 from swerve.run import Run
@@ -36,14 +34,10 @@ from swerve.training.restarts import pick
 from swerve.training.step import System, TrainingData
 
 WORK = Path("runs/reproduce")
+UNTRAINED = ("oracle", "majority")
 TRAINING_SEED, TEST_SEED = 3000, 3001
 SCORES = ("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "accuracy_merged", "nmi", "ari")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
-BOARDS = {
-    "bouncing-ball": bouncing_ball.generate,
-    "dubins-positions-0.01": lambda n, *, seed: dubins.positions(n, seed=seed, noise=0.01),
-}
-ORACLES = {"bouncing-ball": lambda board: fit_bouncing_ball(board.x).s}
 
 
 @dataclass(frozen=True)
@@ -105,14 +99,17 @@ def _run_row(name: str, path: Path, result: Path) -> None:
     experiment, config = read_row(path)
     display.console.print(f"[bold]{name}/{path.stem}[/]: {experiment.model}, {experiment.row}", highlight=False)
     began = time.perf_counter()
-    board = BOARDS[experiment.board]
-    training = board(experiment.training_sequences, seed=TRAINING_SEED)
-    test = board(experiment.test_sequences, seed=TEST_SEED)
+    board = boards.find(experiment.board)
+    training = board.generate(experiment.training_sequences, seed=TRAINING_SEED)
+    test = board.generate(experiment.test_sequences, seed=TEST_SEED)
     work = WORK / name / f"{path.stem}-{digest(experiment, config)}"
     work.mkdir(parents=True, exist_ok=True)
+    details: list[dict[str, Any]] = [{}]
     if experiment.model == "oracle":
-        found = {"": [_score(ORACLES[experiment.board](test), test)]}
-        details: list[dict[str, Any]] = [{}]
+        assert board.oracle is not None
+        found = {"": [_score(board.oracle(test), test)]}
+    elif experiment.model == "majority":
+        found = {"": [_score(np.zeros_like(test.s), test)]}
     elif experiment.story:
         prepared = prepare(training.series(), config)
         details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
@@ -152,11 +149,11 @@ def read_row(path: Path) -> tuple[Experiment, Config]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
-    known = ORACLES if experiment.model == "oracle" else BOARDS
-    if experiment.board not in known:
-        raise InputError(f"{path}: there is no board '{experiment.board}'; there are {', '.join(known)}.")
+    if experiment.model == "oracle" and boards.find(experiment.board).oracle is None:
+        raise InputError(f"{path}: there is no oracle for '{experiment.board}'.")
+    boards.find(experiment.board)
     config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
-    config = config if experiment.model == "oracle" else with_kind(config, experiment.model)
+    config = config if experiment.model in UNTRAINED else with_kind(config, experiment.model)
     return experiment, merge(config, settings)
 
 
