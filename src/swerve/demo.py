@@ -23,7 +23,7 @@ SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
 
 def demo_config(seed: int) -> Config:
     """SNLDS with three regimes where two are true."""
-    return api.make_config(3, "snlds", seed=seed, settings=["training.window=100", "training.steps=4000"])
+    return api.make_config(3, "snlds", seed=seed, settings=["training.window=100", "training.steps=3000"])
 
 
 def run(seed: int, out: Path) -> dict[str, dict[str, float]]:
