@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +31,7 @@ from rich.table import Table
 from swerve import arhmm
 from swerve.data import dubins
 from swerve.evaluation.scores import score
+from swerve.reproduce import surroundings
 from swerve.types import Frames
 
 HERE = Path(__file__).resolve().parent
@@ -100,13 +99,9 @@ def main() -> None:
     print_table(rows, settings)
     if arguments.json:
         report = {
-            "machine": {
-                "load_average": os.getloadavg()[0],
-                "processor": platform.machine(),
-                "cores": os.cpu_count(),
-                "backend": jax.default_backend(),
-            },
-            "versions": {name: version(name) for name in ("jax", "hmmlearn", "numpy", "swerve")},
+            **surroundings("hmmlearn"),
+            "load_average": os.getloadavg()[0],
+            "cores": os.cpu_count(),
             "data": {problem.name: problem.x.shape for problem in (levels, paths)},
             "settings": asdict(settings),
             "rows": [asdict(row) | ratios(row, rows) for row in rows],

@@ -8,11 +8,7 @@ times faster Swerve is.
 """
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from swerve import messages
+from swerve.reproduce import surroundings
 
 try:
     from hmmlearn import _hmmc
@@ -203,32 +200,6 @@ def training_table(rows: list[dict], title: str) -> Table:
     return table
 
 
-def commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def environment() -> dict:
-    return {
-        "commit": commit(),
-        "device": jax.devices()[0].device_kind,
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "versions": {name: version(name) for name in ("jax", "jaxlib", "numpy", "hmmlearn")},
-        "python": platform.python_version(),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two lengths and two numbers of regimes")
@@ -248,7 +219,7 @@ def main() -> None:
     steps = training(**shape, seed=options.seed)
     console.print(training_table(steps, "32 sequences, T = 100, K = 3, a transition per frame (ms)"))
     if options.json:
-        result = {"environment": environment(), "smoothing": rows, "training": {**shape, "rows": steps}}
+        result = {**surroundings("hmmlearn"), "smoothing": rows, "training": {**shape, "rows": steps}}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 

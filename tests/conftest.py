@@ -19,3 +19,12 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the real recordings are not beside this checkout (../shared/data)")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For modules whose time goes into compiling: little optimisation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -5,9 +5,9 @@ import json
 import shutil
 import sys
 
-import jax
 import numpy as np
 import pytest
+from tiny import SETTINGS
 from typer.testing import CliRunner
 
 from swerve import api, cli, demo, reporting
@@ -15,35 +15,12 @@ from swerve import run as runs
 from swerve.boards import BOARDS
 from swerve.data import tables
 
-TINY = {
-    "training.steps": 20,
-    "training.report_every": 10,
-    "training.restarts": 2,
-    "training.batch_size": 4,
-    "training.window": 40,
-    "training.validation_share": 0.2,
-    "posterior.encoder_size": 4,
-    "posterior.causal_size": 4,
-    "model.state_size": 2,
-    "model.dynamics_hidden": [4],
-    "model.switching_hidden": [4],
-    "arhmm.lags": [1],
-    "arhmm.restarts": 1,
-    "arhmm.max_iterations": 5,
-}
-SETTINGS = [f"{name}={value}" for name, value in TINY.items()]
 OPTIONS = ["-k", 2, *(word for setting in SETTINGS for word in ("--set", setting))]
 COLUMNS = ["--sequence-column", "sequence", "--label-column", "s"]
 COMMANDS = [one.name or one.callback.__name__ for one in cli.app.registered_commands]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is what takes time here: little optimisation."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def swerve(*words) -> str:

@@ -12,14 +12,7 @@ from swerve.data.windows import cut_windows
 from swerve.segment import infer_batch
 from swerve.training import step
 
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is what takes time here: little optimisation."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -49,13 +48,7 @@ max_iterations = 5
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is what takes time here: little optimisation."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture

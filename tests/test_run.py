@@ -11,21 +11,16 @@ from tiny import SETTINGS
 from swerve import api, fitting, run
 from swerve.build import build_system
 from swerve.data import bouncing_ball
-from swerve.data.windows import Standardizer, cut_windows
+from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
+from swerve.segment import bucket_rows
 from swerve.types import Series
 
 CONFIG = api.make_config(2, settings=SETTINGS)
 LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is what takes time here: little optimisation."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="session")
@@ -211,6 +206,26 @@ def test_controls_reach_the_model(recordings):
     assert_same_segmentations([left], [same])
     with pytest.raises(InputError, match="must have 1 control columns"):
         ready.segment([recordings[0]])
+
+
+def test_how_much_x_moves_from_frame_to_frame():
+    x = np.array([[0.0, 1.0], [3.0, np.nan], [3.0, 5.0], [-1.0, 5.0]])
+    windows = to_frames([Series(x), Series(x[:2])])
+    prepared = fitting.Prepared(windows, windows, Standardizer(np.zeros(2), np.ones(2)), ("a", "b"), (), 0)
+    np.testing.assert_allclose(prepared.change_scale, [np.sqrt((9 + 0 + 16 + 9) / 4), 1.0], rtol=1e-6)
+
+
+def test_controls_that_are_infinite_are_refused(recordings):
+    wild = [replace(one, u=np.full((len(one), 1), np.inf)) for one in recordings]
+    with pytest.raises(InputError, match="controls that are missing or infinite"):
+        fitting.prepare(wild, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "rows"), [(1, 100, 1), (2, 100, 4), (5, 100, 16), (60, 100, 64), (3, 9000, 2)]
+)
+def test_few_recordings_are_not_computed_as_many(count, length, rows):
+    assert bucket_rows(count, length) == rows
 
 
 class StopAtFirst:

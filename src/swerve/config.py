@@ -267,9 +267,9 @@ def with_recipe(config: Config, name: str) -> Config:
     """The named recipe, with the model parts and the number of steps that belong to it."""
     if name not in RECIPES:
         raise InputError(f"There is no recipe '{name}'{_nearest(name, RECIPES)}")
-    model, posterior, training = PARTS[name]
     if name == config.recipe.name:
         return config
+    model, posterior, training = PARTS[name]
     plain = Config()
     forgotten = [
         {key: getattr(section, key) for key in settings}

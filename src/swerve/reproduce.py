@@ -149,9 +149,9 @@ def read_row(path: Path) -> tuple[Experiment, Config]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
-    if experiment.model == "oracle" and boards.find(experiment.board).oracle is None:
+    source = boards.find(experiment.board)
+    if experiment.model == "oracle" and source.oracle is None:
         raise InputError(f"{path}: there is no oracle for '{experiment.board}'.")
-    boards.find(experiment.board)
     config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
     config = config if experiment.model in UNTRAINED else with_kind(config, experiment.model)
     return experiment, merge(config, settings)
@@ -247,8 +247,8 @@ def _spread(values: list[float | None]) -> dict[str, Any]:
     }
 
 
-def surroundings() -> dict[str, Any]:
-    """Versions, commit and hardware of a result."""
+def surroundings(*peers: str) -> dict[str, Any]:
+    """Versions, commit and hardware of a result; `peers` are packages it is compared with."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
@@ -256,7 +256,7 @@ def surroundings() -> dict[str, Any]:
 
     device = jax.devices()[0]
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in (*PACKAGES, *peers)}},
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(git("status", "--porcelain", "--", "src")),
         "hardware": f"{device.platform}: {device.device_kind}",

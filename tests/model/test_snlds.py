@@ -48,6 +48,8 @@ CASES = {
     "switching-reads-all": {"switching_reads_x": True, "switching_reads_z": True, "switching_reads_u": True},
     "switching-reads-history": {"switching_reads_x": True, "switching_history": 3},
     "emission-reads-s": {"emission_reads_s": True},
+    "emission-noise-per-regime": {"emission_noise_per_regime": True},
+    "full-emission-noise-per-regime": {"emission_noise": "full", "emission_noise_per_regime": True},
     "shared-full-noise": {
         "emission_noise": "full",
         "dynamics_noise": "full",
@@ -96,7 +98,8 @@ def log_normal(residual, noise, k):
         row = noise.log_scale[min(k, len(noise.log_scale) - 1)]
         covariance = np.diag(noise.floor + np.exp(2.0 * row))
     else:
-        factor = np.tril(noise.below_diagonal[0], -1) + np.diag(np.exp(noise.log_diagonal[0]))
+        row = min(k, len(noise.log_diagonal) - 1)
+        factor = np.tril(noise.below_diagonal[row], -1) + np.diag(np.exp(noise.log_diagonal[row]))
         covariance = factor @ factor.T + noise.floor * np.eye(len(factor))
     seen = ~np.isnan(residual)
     if not seen.any():
