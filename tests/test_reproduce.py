@@ -82,7 +82,8 @@ def check_stored(path: Path, model: str, runs: int) -> dict:
     assert stored["commit"]
     assert stored["hardware"].startswith("cpu")
     assert stored["config"]["model"]["regimes"] == 2
-    assert stored["seeds"] == {"training": reproduce.TRAINING_SEED, "test": reproduce.TEST_SEED, "runs": list(range(runs))}
+    seeds = {"training": reproduce.TRAINING_SEED, "test": reproduce.TEST_SEED, "runs": list(range(runs))}
+    assert stored["seeds"] == seeds
     return stored
 
 
