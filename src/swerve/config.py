@@ -147,6 +147,8 @@ class ArHmmConfig:
 
     lags: tuple[int, ...] = (1, 2)
     """Tried in turn; the held-out likelihood chooses."""
+    features: tuple[int, ...] = (0, 20)
+    """Nonlinear features of the last frame that the regimes read, tried in turn; 0 is the plain AR-HMM."""
     restarts: int = 5
     stickiness: float = 300.0
     covariance: Literal["diagonal", "full"] = "diagonal"
@@ -174,6 +176,7 @@ SMALLEST = {
     "training.validation_limit": 1,
     "training.report_every": 1,
     "arhmm.lags": 0,
+    "arhmm.features": 0,
     "arhmm.restarts": 1,
     "arhmm.max_iterations": 1,
     "arhmm.seed_windows": 1,
@@ -182,7 +185,7 @@ SMALLEST = {
     "recipe.clip": 0.0,
 }
 """The least a setting may be, or each number of a list."""
-FILLED = ("arhmm.lags", "recipe.variants")
+FILLED = ("arhmm.lags", "arhmm.features", "recipe.variants")
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ class Run:
             "chosen": self.chosen,
             "finished": self.finished,
             "lags": self.model.lags if isinstance(self.model, ArHmm) else None,
+            "features": self.model.features if isinstance(self.model, ArHmm) else None,
         }
 
     def _ready(self, series: Sequence[Series]) -> list[Series]:
@@ -252,7 +253,8 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
     """A model of the right shapes, without computing any values."""
     channels = len(about["columns"])
     if config.kind == "arhmm":
-        return blank(config.model.regimes, channels, about["lags"], Covariance(config.arhmm.covariance))
+        covariance = Covariance(config.arhmm.covariance)
+        return blank(config.model.regimes, channels, about["lags"], about.get("features") or 0, covariance)
     return jax.eval_shape(
         lambda key: build_system(
             config.model,

@@ -17,6 +17,7 @@ from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
 
 VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
+WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 
 
 class Candidate(NamedTuple):
@@ -25,17 +26,21 @@ class Candidate(NamedTuple):
     model: ArHmm
     held_out: float
     lags: int
+    features: int
 
 
 def fit_candidates(
     training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
 ) -> list[Candidate]:
-    """Every restart with every number of lags, the best held-out likelihood first."""
+    """Every restart with every number of lags, the best held-out likelihood first, nonlinear ones only if they pay."""
     candidates = []
-    for lags in config.lags:
+    for lags, features in itertools.product(config.lags, config.features):
+        if features and not lags:
+            continue
         options = ArHmmOptions(
             regimes=regimes,
             lags=lags,
+            features=features,
             stickiness=config.stickiness,
             covariance=Covariance(config.covariance),
             restarts=config.restarts,
@@ -47,8 +52,17 @@ def fit_candidates(
             model = jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models)
             held_out = float(held_out_likelihood(model, validation))
             if np.isfinite(held_out):
-                candidates.append(Candidate(model, held_out, lags))
-    return sorted(candidates, key=lambda candidate: -candidate.held_out)
+                candidates.append(Candidate(model, held_out, lags, features))
+    return simplest_that_pays(sorted(candidates, key=lambda candidate: -candidate.held_out))
+
+
+def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
+    """Those with the fewest features that are within WORTH_BENDING of the best; `candidates` has the best first.
+
+    Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
+    """
+    good = [one.features for one in candidates if one.held_out >= candidates[0].held_out - WORTH_BENDING]
+    return [one for one in candidates if one.features == min(good)]
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:

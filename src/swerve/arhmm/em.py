@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
-from swerve.arhmm.model import ArHmm, lag_window, residuals, with_start
+from swerve.arhmm.model import ArHmm, residuals, with_start
 from swerve.arhmm.noise import einsum
 from swerve.types import Frames
 
@@ -47,9 +47,9 @@ class Run(NamedTuple):
     iterations: Int[Array, ""]
 
 
-def persistence(channels: int, lags: int, dtype: jnp.dtype) -> Float[Array, "D P"]:
+def persistence(channels: int, lags: int, features: int, dtype: jnp.dtype) -> Float[Array, "D P"]:
     """The weights of x_t = x_{t-1}: where the ridge pulls, so that a regime without frames stays harmless."""
-    return jnp.eye(channels, channels * lags + 1, dtype=dtype) * (lags > 0)
+    return jnp.eye(channels, channels * lags + 1 + features, dtype=dtype) * (lags > 0)
 
 
 def expect(model: ArHmm, frames: Frames, *, partial: bool) -> Statistics:
@@ -88,7 +88,7 @@ def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
     Working with residuals rather than raw moments is what keeps float32 accurate: D shrinks as EM converges.
     """
     _, channels, width = model.weights.shape
-    pulled_to = persistence(channels, model.lags, model.weights.dtype)[None]
+    pulled_to = persistence(channels, model.lags, model.features, model.weights.dtype)[None]
     gram = statistics.features + prior.ridge * jnp.eye(width, dtype=model.weights.dtype)[None]
     gradient = statistics.cross - prior.ridge * (model.weights - pulled_to)
     change = jnp.swapaxes(_solve_positive(gram, jnp.swapaxes(gradient, 1, 2)), 1, 2)
@@ -105,13 +105,14 @@ def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
         noise=model.noise.nearest(scatter / jnp.maximum(statistics.weight, 1e-6)[:, None, None], floor=prior.floor),
         start_mean=model.start_mean,
         start_noise=model.start_noise,
+        waves=model.waves,
     )
 
 
 def log_prior(model: ArHmm, prior: Prior) -> Float[Array, ""]:
     """What the objective adds to the log-likelihood, up to a constant."""
     _, channels, _ = model.weights.shape
-    pulled_to = persistence(channels, model.lags, model.weights.dtype)[None]
+    pulled_to = persistence(channels, model.lags, model.features, model.weights.dtype)[None]
     chain = jnp.sum(_transition_counts(model, prior) * model.log_transition)
     chain += prior.pseudo_count * jnp.sum(model.log_initial)
     return chain - 0.5 * prior.ridge * model.noise.precision_trace(_outer(model.weights - pulled_to))
@@ -160,7 +161,7 @@ class _Rows(NamedTuple):
 
 
 def _rows(model: ArHmm, frames: Frames) -> _Rows:
-    windows = jax.vmap(lambda x: lag_window(x, model.lags))(frames.x)
+    windows = jax.vmap(model.window)(frames.x)
     x, observed, window = (array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.observed, windows))
     return _Rows(observed, window, residuals(model, x, window))
 

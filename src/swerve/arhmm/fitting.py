@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from swerve.arhmm import em, starts
-from swerve.arhmm.model import ArHmm, carry_forward, lag_window, seen_in_part
+from swerve.arhmm.model import ArHmm, carry_forward, seen_in_part
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
+from swerve.arhmm.waves import Waves, fit_waves
 from swerve.types import Frames, Key
 
 CHUNK_NUMBERS = 2**24  # intermediate numbers that one chunk of sequences may hold
@@ -35,6 +36,7 @@ NOISE = {Covariance.DIAGONAL: DiagonalNoise, Covariance.FULL: FullNoise}
 class ArHmmOptions:
     """What to fit, and how. `ridge` and `variance_floor` expect data in standardised units.
 
+    features: nonlinear features of the last frame that the regimes read; 0 for linear regimes.
     stickiness: pseudo-count of every regime's transitions to itself, beside the data's own.
     variance_floor: least variance of the noise in any direction, the same for all regimes.
     ridge: pseudo-observations that pull the weights towards x_t = x_{t-1}.
@@ -44,6 +46,7 @@ class ArHmmOptions:
 
     regimes: int
     lags: int = 1
+    features: int = 0
     stickiness: float = 300.0
     covariance: Covariance = Covariance.DIAGONAL
     restarts: int = 5
@@ -77,8 +80,9 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
     shapes compiles nothing.
     """
     prior = _prior(options, frames.x.dtype)
+    waves = _waves(frames, options)
     blank, filled = _prepare(
-        frames, prior.floor, regimes=options.regimes, lags=options.lags, covariance=options.covariance
+        frames, prior.floor, waves, regimes=options.regimes, lags=options.lags, covariance=options.covariance
     )
     partly_seen = seen_in_part(frames)
     runs = _run_all(
@@ -133,12 +137,25 @@ def _prior(options: ArHmmOptions, dtype) -> em.Prior:
 
 
 @partial(jax.jit, static_argnames=("regimes", "lags", "covariance"))
-def _prepare(frames: Frames, floor, *, regimes: int, lags: int, covariance: Covariance) -> tuple[ArHmm, Frames]:
-    blank = _blank_model(frames, floor, regimes, lags, covariance)
+def _prepare(
+    frames: Frames, floor, waves: Waves | None, *, regimes: int, lags: int, covariance: Covariance
+) -> tuple[ArHmm, Frames]:
+    blank = _blank_model(frames, floor, waves, regimes, lags, covariance)
     return blank, jax.vmap(carry_forward, in_axes=(0, None))(frames, blank.start_mean)
 
 
-def _blank_model(frames: Frames, floor, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
+def _waves(frames: Frames, options: ArHmmOptions) -> Waves | None:
+    """Fitted to some of the frames; a missing channel counts as its mean."""
+    if not (options.features and options.lags):
+        return None
+    known = frames.valid & frames.observed.any(axis=-1)
+    rows = np.asarray(jnp.where(frames.observed, frames.x, 0.0))[np.asarray(known)]
+    return fit_waves(rows[:: max(1, len(rows) // START_FRAMES)], options.features)
+
+
+def _blank_model(
+    frames: Frames, floor, waves: Waves | None, regimes: int, lags: int, covariance: Covariance
+) -> ArHmm:
     """Regimes that all say x_t = x_{t-1}, and the start distribution, which EM leaves as it is."""
     channels, dtype = frames.x.shape[-1], frames.x.dtype
     start_mean, start_variance = _start_moments(frames)
@@ -146,10 +163,11 @@ def _blank_model(frames: Frames, floor, regimes: int, lags: int, covariance: Cov
     return ArHmm(
         log_initial=jnp.full(regimes, -math.log(regimes), dtype),
         log_transition=jnp.full((regimes, regimes), -math.log(regimes), dtype),
-        weights=jnp.tile(em.persistence(channels, lags, dtype)[None], (regimes, 1, 1)),
+        weights=jnp.tile(em.persistence(channels, lags, 0 if waves is None else waves.count, dtype)[None], (regimes, 1, 1)),
         noise=NOISE[covariance].nearest(unit, floor=floor),
         start_mean=start_mean,
         start_noise=NOISE[covariance].nearest(jnp.diag(start_variance)[None], floor=floor),
+        waves=waves,
     )
 
 
@@ -197,7 +215,7 @@ def _excerpt(blank: ArHmm, filled: Frames, chosen, begin, *, length: int):
     usable = some.valid & some.observed.any(axis=-1)
     if blank.lags > 0:
         usable = usable.at[:, 0].set(False)
-    return some, jax.vmap(lambda x: lag_window(x, blank.lags))(some.x), usable
+    return some, jax.vmap(blank.window)(some.x), usable
 
 
 @jax.jit
@@ -207,7 +225,7 @@ def _from_labels(blank: ArHmm, filled: Frames, labels, prior: em.Prior) -> ArHmm
 
 def _sequences_per_chunk(frames: Frames, options: ArHmmOptions, partly_seen: bool) -> int:
     count, length, channels = frames.x.shape
-    per_frame = options.regimes * (channels * (options.lags + 2) + 1)
+    per_frame = options.regimes * (channels * (options.lags + 2) + options.features + 1)
     if options.covariance == Covariance.FULL and partly_seen:
         per_frame += 2 * options.regimes * channels**2
     return math.ceil(count / math.ceil(count * length * per_frame / CHUNK_NUMBERS))

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from swerve import messages
 from swerve.arhmm.noise import AbstractNoise, einsum
+from swerve.arhmm.waves import Waves
 from swerve.types import Frames
 
 
@@ -15,6 +16,7 @@ class ArHmm(eqx.Module):
 
     p(s_1 = k) = pi_k,  p(s_t = k | s_{t-1} = j) = A_jk,
     x_t | s_t = k ~ N(W_k [x_{t-1}; ...; x_{t-lags}; 1], Q_k)  for t > 1,
+    or, with waves, N(W_k [x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})], Q_k): regimes that bend.
     x_1 ~ N(m, V), whatever the regime; without lags x_1 is like every other frame.
     """
 
@@ -24,6 +26,7 @@ class ArHmm(eqx.Module):
     noise: AbstractNoise
     start_mean: Float[Array, " D"]
     start_noise: AbstractNoise
+    waves: Waves | None = None
 
     @property
     def regimes(self) -> int:
@@ -33,7 +36,16 @@ class ArHmm(eqx.Module):
     @property
     def lags(self) -> int:
         """How many frames a regime looks back."""
-        return (self.weights.shape[-1] - 1) // self.weights.shape[-2]
+        return (self.weights.shape[-1] - 1 - self.features) // self.weights.shape[-2]
+
+    @property
+    def features(self) -> int:
+        """How many nonlinear features of the last frame a regime reads."""
+        return 0 if self.waves is None else self.waves.count
+
+    def window(self, x: Float[Array, "T D"]) -> Float[Array, "T P"]:
+        """What the regimes predict each frame from."""
+        return window(x, self.lags, self.waves)
 
 
 def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, ""]:
@@ -60,7 +72,7 @@ def viterbi(model: ArHmm, frames: Frames, *, partial: bool = True) -> Int[Array,
 def log_evidence(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
     """log p(x_t | s_t = k, observed past), missing channels marginalised out: 0 if all are missing."""
     filled = carry_forward(frames, model.start_mean)
-    residual = residuals(model, filled.x, lag_window(filled.x, model.lags))
+    residual = residuals(model, filled.x, model.window(filled.x))
     evidence = model.noise.log_density(residual, filled.observed, partial)
     return with_start(model, evidence, filled, partial=partial)
 
@@ -83,11 +95,12 @@ def carry_forward(frames: Frames, before_first: Float[Array, " D"]) -> Frames:
     return frames._replace(x=jnp.where(last_seen >= 0, carried, before_first[None]))
 
 
-def lag_window(x: Float[Array, "T D"], lags: int) -> Float[Array, "T P"]:
-    """[x_{t-1}; ...; x_{t-lags}; 1]; the first frame stands in for those before it."""
+def window(x: Float[Array, "T D"], lags: int, waves: Waves | None) -> Float[Array, "T P"]:
+    """[x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})]; the first frame stands in for those before it."""
     times = jnp.arange(x.shape[0])
     past = [x[jnp.maximum(times - lag, 0)] for lag in range(1, lags + 1)]
-    return jnp.concatenate([*past, jnp.ones_like(x[:, :1])], axis=-1)
+    bent = [] if waves is None else [waves(past[0])]
+    return jnp.concatenate([*past, jnp.ones_like(x[:, :1]), *bent], axis=-1)
 
 
 def residuals(model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]) -> Float[Array, "rows K D"]:

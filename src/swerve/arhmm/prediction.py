@@ -4,26 +4,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from swerve.arhmm.fitting import NOISE, Covariance
-from swerve.arhmm.model import ArHmm, carry_forward, lag_window
+from swerve.arhmm.model import ArHmm, carry_forward
 from swerve.arhmm.noise import einsum
+from swerve.arhmm.waves import blank_waves
 from swerve.types import Frames
 
 
 def expected(model: ArHmm, frames: Frames, responsibilities: Float[Array, "T K"]) -> Float[Array, "T D"]:
-    """E[x_t | observed past, regimes] = sum_k p(s_t = k | x) W_k [x_{t-1}; ...; x_{t-lags}; 1]."""
-    window = lag_window(carry_forward(frames, model.start_mean).x, model.lags)
+    """E[x_t | observed past, regimes] = sum_k p(s_t = k | x) W_k window_t."""
+    window = model.window(carry_forward(frames, model.start_mean).x)
     return einsum("tk,kdp,tp->td", responsibilities, model.weights, window)
 
 
-def blank(regimes: int, channels: int, lags: int, covariance: Covariance) -> ArHmm:
+def blank(regimes: int, channels: int, lags: int, features: int, covariance: Covariance) -> ArHmm:
     """A model of these shapes whose values mean nothing yet."""
     unit = jnp.tile(jnp.eye(channels)[None], (regimes, 1, 1))
     floor = jnp.asarray(1.0)
     return ArHmm(
         log_initial=jnp.zeros(regimes),
         log_transition=jnp.zeros((regimes, regimes)),
-        weights=jnp.zeros((regimes, channels, channels * lags + 1)),
+        weights=jnp.zeros((regimes, channels, channels * lags + 1 + features)),
         noise=NOISE[covariance].nearest(unit, floor=floor),
         start_mean=jnp.zeros(channels),
         start_noise=NOISE[covariance].nearest(unit[:1], floor=floor),
+        waves=blank_waves(channels, features) if features else None,
     )

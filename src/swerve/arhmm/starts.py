@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,7 @@ BLOCK_WIDTHS = (
     5,
 )  # frames; regimes that last from a moment to minutes all find a start that fits
 LLOYD_ITERATIONS = 20
+LLOYD_TRIES = 40  # from different blocks; cheap beside the EM that follows
 NO_REGIME = -1
 
 Labels = Int[np.ndarray, "N T"]
@@ -63,17 +65,28 @@ def cluster_blocks(
     """K regressions, each block of `width` frames going to the one that predicts it best.
 
     Lloyd's algorithm on sum_t |e_t - V_k window_t|^2, with e the residual of one regression for all frames
-    in units of its standard deviation. It begins with the regressions of K blocks that differ.
+    in units of its standard deviation. It begins with the regressions of K blocks that differ; the best try counts.
     """
     blocks = _block_moments(_common_residual(x, window, usable), window, usable, width)
-    centres = _spread_out(blocks, regimes, rng)
-    for _ in range(LLOYD_ITERATIONS):
-        nearest = np.argmin(blocks.losses(centres), axis=1)
-        centres = np.stack([blocks.pooled_regression(nearest == k) for k in range(regimes)])
+    tries = [_lloyd(blocks, regimes, rng) for _ in range(LLOYD_TRIES)]
+    nearest = min(tries, key=lambda one: one[0])[1]
     labels = np.full(usable.shape, NO_REGIME, np.int32)
     in_blocks = np.repeat(nearest.reshape(len(x), -1), width, axis=1)
     labels[:, : in_blocks.shape[1]] = in_blocks
     return labels
+
+
+def _lloyd(blocks: "_Blocks", regimes: int, rng: np.random.Generator) -> tuple[float, Int[np.ndarray, " B"]]:
+    """The loss that one try ends with, and the regression that each block went to."""
+    centres = _spread_out(blocks, regimes, rng)
+    losses, nearest = blocks.losses(centres), np.full(len(blocks.power), NO_REGIME)
+    for _ in range(LLOYD_ITERATIONS):
+        before, nearest = nearest, losses.argmin(axis=1)
+        if np.array_equal(before, nearest):
+            break
+        centres = np.stack([blocks.pooled_regression(nearest == k) for k in range(regimes)])
+        losses = blocks.losses(centres)
+    return float(losses.min(axis=1).sum()), losses.argmin(axis=1)
 
 
 @dataclass(frozen=True)
@@ -85,19 +98,24 @@ class _Blocks:
     power: Float[np.ndarray, " B"]
     ridge: Float[np.ndarray, "P P"]
 
-    def own_regressions(self) -> Float[np.ndarray, "B D P"]:
+    @cached_property
+    def own(self) -> tuple[Float[np.ndarray, "B D P"], Float[np.ndarray, " B"]]:
+        """Every block's own regression and the loss it leaves."""
         solution = np.linalg.solve(self.window + self.ridge, np.swapaxes(self.cross, 1, 2))
-        return np.swapaxes(solution, 1, 2)
+        regressions = np.swapaxes(solution, 1, 2)
+        return regressions, self.power - np.sum(self.cross * regressions, axis=(1, 2))
 
     def pooled_regression(self, chosen: Bool[np.ndarray, " B"]) -> Float[np.ndarray, "D P"]:
-        moments = self.window[chosen].sum(axis=0) + self.ridge
-        return np.linalg.solve(moments, self.cross[chosen].sum(axis=0).T).T
+        members = chosen.astype(self.window.dtype)
+        moments = np.tensordot(members, self.window, 1) + self.ridge
+        return np.linalg.solve(moments, np.tensordot(members, self.cross, 1).T).T
 
     def losses(self, centres: Float[np.ndarray, "K D P"]) -> Float[np.ndarray, "B K"]:
         """sum_t |e_t|^2 - 2 <C, V_k> + tr(V_k M V_k'), with C = `cross` and M = `window`."""
-        explained = np.einsum("bdp,kdp->bk", self.cross, centres)
-        squared = np.einsum("bpq,kpq->bk", self.window, np.swapaxes(centres, 1, 2) @ centres)
-        return self.power[:, None] - 2 * explained + squared
+        blocks, count = len(self.power), len(centres)
+        explained = self.cross.reshape(blocks, -1) @ centres.reshape(count, -1).T
+        squares = (np.swapaxes(centres, 1, 2) @ centres).reshape(count, -1)
+        return self.power[:, None] - 2 * explained + self.window.reshape(blocks, -1) @ squares.T
 
 
 def _common_residual(x, window, usable):
@@ -127,8 +145,7 @@ def _cut(array, width):
 
 def _spread_out(blocks: _Blocks, regimes: int, rng: np.random.Generator):
     """K blocks' own regressions, each drawn in proportion to the loss that it would save (k-means++)."""
-    own = blocks.own_regressions()
-    own_loss = blocks.power - np.sum(blocks.cross * own, axis=(1, 2))
+    own, own_loss = blocks.own
     chosen = [int(rng.integers(len(own)))]
     for _ in range(regimes - 1):
         saved = np.maximum(blocks.losses(own[chosen]).min(axis=1) - own_loss, 0) + 1e-12
