@@ -18,6 +18,7 @@ from swerve.types import Frames, Key
 
 VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
+MORE_BENDING = 2  # more rounds of restarts where they do
 
 
 class Candidate(NamedTuple):
@@ -32,37 +33,54 @@ class Candidate(NamedTuple):
 def fit_candidates(
     training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
 ) -> list[Candidate]:
-    """Every restart with every number of lags, the best held-out likelihood first, nonlinear ones only if they pay."""
-    candidates = []
-    for lags, features in itertools.product(config.lags, config.features):
-        if features and not lags:
-            continue
-        options = ArHmmOptions(
-            regimes=regimes,
-            lags=lags,
-            features=features,
-            stickiness=config.stickiness,
-            covariance=Covariance(config.covariance),
-            restarts=config.restarts,
-            variance_floor=VARIANCE_FLOOR,
-            max_iterations=config.max_iterations,
-        )
-        fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
-        for restart in range(config.restarts):
-            model = jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models)
-            held_out = float(held_out_likelihood(model, validation))
-            if np.isfinite(held_out):
-                candidates.append(Candidate(model, held_out, lags, features))
-    return simplest_that_pays(sorted(candidates, key=lambda candidate: -candidate.held_out))
+    """Every restart with every number of lags, the best held-out likelihood first, nonlinear ones only if they pay.
+
+    Where they do, more of them are fitted: regimes that bend have more ways to go wrong.
+    """
+
+    def fit_all(features: tuple[int, ...], key: Key) -> list[Candidate]:
+        found = []
+        for lags, count in itertools.product(config.lags, features):
+            if lags or not count:
+                found += _fit(training, validation, config, regimes=regimes, lags=lags, features=count, key=key)
+        return found
+
+    candidates = fit_all(config.features, key)
+    best = simplest_that_pays(candidates)
+    for extra in range(MORE_BENDING if best and best[0].features else 0):
+        candidates += fit_all((best[0].features,), jax.random.fold_in(key, 1000 + extra))
+    return simplest_that_pays(candidates)
+
+
+def _fit(
+    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, lags: int, features: int, key: Key
+) -> list[Candidate]:
+    options = ArHmmOptions(
+        regimes=regimes,
+        lags=lags,
+        features=features,
+        stickiness=config.stickiness,
+        covariance=Covariance(config.covariance),
+        restarts=config.restarts,
+        variance_floor=VARIANCE_FLOOR,
+        max_iterations=config.max_iterations,
+    )
+    fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
+    models = [
+        jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
+    ]
+    found = [Candidate(model, float(held_out_likelihood(model, validation)), lags, features) for model in models]
+    return [one for one in found if np.isfinite(one.held_out)]
 
 
 def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
-    """Those with the fewest features that are within WORTH_BENDING of the best; `candidates` has the best first.
+    """Those with the fewest features whose best is within WORTH_BENDING of the best of all, the best first.
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
     """
-    good = [one.features for one in candidates if one.held_out >= candidates[0].held_out - WORTH_BENDING]
-    return [one for one in candidates if one.features == min(good)]
+    enough = max((one.held_out for one in candidates), default=0.0) - WORTH_BENDING
+    fewest = min((one.features for one in candidates if one.held_out >= enough), default=0)
+    return sorted((one for one in candidates if one.features == fewest), key=lambda one: -one.held_out)
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:

@@ -153,9 +153,7 @@ def _waves(frames: Frames, options: ArHmmOptions) -> Waves | None:
     return fit_waves(rows[:: max(1, len(rows) // START_FRAMES)], options.features)
 
 
-def _blank_model(
-    frames: Frames, floor, waves: Waves | None, regimes: int, lags: int, covariance: Covariance
-) -> ArHmm:
+def _blank_model(frames: Frames, floor, waves: Waves | None, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
     """Regimes that all say x_t = x_{t-1}, and the start distribution, which EM leaves as it is."""
     channels, dtype = frames.x.shape[-1], frames.x.dtype
     start_mean, start_variance = _start_moments(frames)
@@ -163,7 +161,9 @@ def _blank_model(
     return ArHmm(
         log_initial=jnp.full(regimes, -math.log(regimes), dtype),
         log_transition=jnp.full((regimes, regimes), -math.log(regimes), dtype),
-        weights=jnp.tile(em.persistence(channels, lags, 0 if waves is None else waves.count, dtype)[None], (regimes, 1, 1)),
+        weights=jnp.tile(
+            em.persistence(channels, lags, 0 if waves is None else waves.count, dtype)[None], (regimes, 1, 1)
+        ),
         noise=NOISE[covariance].nearest(unit, floor=floor),
         start_mean=start_mean,
         start_noise=NOISE[covariance].nearest(jnp.diag(start_variance)[None], floor=floor),
