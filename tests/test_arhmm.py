@@ -15,6 +15,7 @@ from scipy.stats import multivariate_normal
 from swerve import arhmm
 from swerve.arhmm import fitting
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
+from swerve.arhmm.waves import fit_waves
 from swerve.data import bouncing_ball, dubins
 from swerve.types import Frames
 
@@ -61,7 +62,7 @@ def restart_accuracies(fitted, frames, truth) -> list[float]:
     return [accuracy([p[: len(s)] for p, s in zip(run, truth, strict=True)], truth) for run in labels]
 
 
-def random_model(rng, regimes=3, channels=2, lags=2, covariance=FULL) -> arhmm.ArHmm:
+def random_model(rng, regimes=3, channels=2, lags=2, covariance=FULL, features=0) -> arhmm.ArHmm:
     def chain(*shape):
         return jnp.asarray(np.log(rng.dirichlet(np.ones(regimes), shape)))
 
@@ -73,10 +74,11 @@ def random_model(rng, regimes=3, channels=2, lags=2, covariance=FULL) -> arhmm.A
     return arhmm.ArHmm(
         log_initial=chain(),
         log_transition=chain(regimes),
-        weights=jnp.asarray(0.5 * rng.normal(size=(regimes, channels, channels * lags + 1))),
+        weights=jnp.asarray(0.5 * rng.normal(size=(regimes, channels, channels * lags + 1 + features))),
         noise=noise(regimes),
         start_mean=jnp.asarray(rng.normal(size=channels)),
         start_noise=noise(1),
+        waves=fit_waves(rng.normal(size=(200, channels)), features) if features else None,
     )
 
 
@@ -118,7 +120,8 @@ def log_joint(model, x, path) -> float:
             mean, covariance = start_mean, start_covariance
         else:
             past = [history[max(t - lag, 0)] for lag in range(1, lags + 1)]
-            mean = np.asarray(model.weights)[s] @ np.concatenate([*past, [1.0]])
+            bent = [] if model.waves is None else [np.asarray(model.waves(jnp.asarray(past[0][None])))[0]]
+            mean = np.asarray(model.weights)[s] @ np.concatenate([*past, [1.0], *bent])
             covariance = covariances(model.noise)[s]
         total += observed_log_density(x[t], mean, covariance)
         last_seen = np.where(np.isnan(x[t]), last_seen, x[t])
@@ -127,14 +130,14 @@ def log_joint(model, x, path) -> float:
 
 
 @pytest.mark.parametrize("covariance", [DIAGONAL, FULL])
-@pytest.mark.parametrize("lags", [0, 1, 2])
-def test_inference_equals_enumeration_of_all_paths(lags, covariance):
+@pytest.mark.parametrize(("lags", "features"), [(0, 0), (1, 0), (2, 0), (1, 3), (2, 2)])
+def test_inference_equals_enumeration_of_all_paths(lags, features, covariance):
     rng = np.random.default_rng(lags)
     x = rng.normal(size=(6, 2))
     x[0, 1] = x[2, 0] = np.nan  # the first has no past to be carried from
     x[4] = np.nan
     with jax.enable_x64(True):
-        model = random_model(rng, lags=lags, covariance=covariance)
+        model = random_model(rng, lags=lags, covariance=covariance, features=features)
         padded = one(pack([x, np.zeros((9, 2))], np.float64), 0)
         paths = list(itertools.product(range(3), repeat=6))
         joint = np.array([log_joint(model, x, path) for path in paths])
