@@ -31,8 +31,7 @@ def _decode_dubins(board: Board) -> Int[np.ndarray, "N T"]:
 
 def _decode_video(board: Board, *, turns_per_step: tuple[float, float]) -> Int[np.ndarray, "N T"]:
     images = board.x.reshape(*board.x.shape[:2], *dubins_video.IMAGE)
-    physics = dubins_oracle.Physics(dubins.SPEED, turns_per_step, dubins.MEAN_DURATION, noise=1e-3)
-    return dubins_oracle.decode(dubins_video.locate(images), physics)
+    return dubins_oracle.read_turns(dubins_video.locate(images), min(turns_per_step))
 
 
 BOARDS = {
