@@ -290,6 +290,10 @@ def test_a_demo_does_not_write_over_a_file(refuse, write):
         (["bouncing-ball", "--out", "x.txt"], "x.txt must end in .csv or .npz."),
         (["bouncing-ball", "--out", "x.csv", "--seed", "-1"], "--seed must be at least 0, not -1."),
         (["reacher", "--out", "x.csv", "--noise", "0.1"], "The board 'reacher' has no noise to set."),
+        (
+            ["dubins", "--out", "x.csv", "--sequences", "1"],
+            "x.csv: a table has no place for images; write video to a .npz file.",
+        ),
     ],
 )
 def test_boards_that_make_no_sense(refuse, words, message):

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Int
 
-from swerve.data import bouncing_ball, dubins, fields, reacher
+from swerve.data import bouncing_ball, dubins, dubins_video, fields, reacher
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation import dubins_oracle
@@ -29,8 +29,23 @@ def _decode_dubins(board: Board) -> Int[np.ndarray, "N T"]:
     return dubins_oracle.decode(board.x, physics)
 
 
+def _decode_video(board: Board, *, turns_per_step: tuple[float, float]) -> Int[np.ndarray, "N T"]:
+    images = board.x.reshape(*board.x.shape[:2], *dubins_video.IMAGE)
+    return dubins_oracle.read_turns(dubins_video.locate(images), min(turns_per_step))
+
+
 BOARDS = {
     "bouncing-ball": Source(bouncing_ball.generate, oracle=lambda board: fit_bouncing_ball(board.x).s),
+    "dubins": Source(
+        dubins_video.generate,
+        noisy=False,
+        oracle=partial(_decode_video, turns_per_step=dubins.TURNS_PER_STEP),
+    ),
+    "dubins-wide": Source(
+        dubins_video.generate_wide,
+        noisy=False,
+        oracle=partial(_decode_video, turns_per_step=dubins_video.WIDE_TURNS_PER_STEP),
+    ),
     "dubins-positions": Source(dubins.positions, oracle=_decode_dubins),
     "fields": Source(fields.generate),
     "reacher": Source(reacher.generate, noisy=False, oracle=lambda board: reacher.follow_indicators(board.x)),

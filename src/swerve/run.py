@@ -126,9 +126,8 @@ class Run:
         if not series:
             raise InputError("There are no recordings.")
         for one in series:
-            missing = [name for name in self.columns if name not in names_of(one)]
-            extra = [name for name in names_of(one) if name not in (*self.columns, *self.dropped)]
-            if missing or extra:
+            names = set(names_of(one))
+            if not set(self.columns) <= names <= {*self.columns, *self.dropped}:
                 raise InputError(
                     f'Recording "{one.name}" has the columns {", ".join(names_of(one))}, but the model was fitted'
                     f" to {', '.join(self.columns)}."

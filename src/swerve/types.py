@@ -48,6 +48,8 @@ class Series:
     s: Int[np.ndarray, " T"] | None = None
     name: str = ""
     columns: tuple[str, ...] = field(default=())
+    image: tuple[int, int] | None = None
+    """Height and width, where a frame is an image whose rows lie one after the other."""
 
     def __len__(self) -> int:
         return len(self.x)

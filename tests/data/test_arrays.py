@@ -53,9 +53,30 @@ def test_labels_from_an_array_of_another_name(save):
     assert 'no column "thruth": did you mean "truth"?' in refused(path, label_column="thruth")
 
 
+def test_a_stack_of_videos(save):
+    x = np.arange(48).reshape(2, 3, 2, 4).astype(np.uint8)
+    first, second = tables.read(save(x=x, s=np.zeros((2, 3), int), lengths=[3, 2]))
+    assert first.image == second.image == (2, 4)
+    assert first.x.dtype == np.float32 and first.x.shape == (3, 8)
+    np.testing.assert_array_equal(second.x, x[1, :2].reshape(2, 8))
+    assert first.columns[:5] == ("pixel-0-0", "pixel-0-1", "pixel-0-2", "pixel-0-3", "pixel-1-0")
+
+
+def test_one_video_per_array(save):
+    day, night = tables.read(save(day=np.ones((5, 2, 3)), night=np.zeros((4, 2, 3))))
+    assert (day.name, day.image, day.x.shape, night.x.shape) == ("day", (2, 3), (5, 6), (4, 6))
+
+
+def test_images_of_two_shapes_do_not_go_together(tmp_path):
+    np.savez(tmp_path / "tall.npz", x=np.ones((1, 2, 3, 2)))
+    np.savez(tmp_path / "data.npz", x=np.ones((1, 2, 2, 3)))
+    assert 'no column "pixel-0-2"' in refused([tmp_path / "tall.npz", tmp_path / "data.npz"])
+
+
 def test_wrong_shapes_are_named(save):
     assert "not 1" in refused(save(x=np.ones(3)))
-    assert "not 4" in refused(save(x=np.ones((1, 1, 1, 1))))
+    assert "not 5" in refused(save(x=np.ones((1, 1, 1, 1, 1))))
+    assert "not 4" in refused(save(day=np.ones((1, 1, 1, 1))))
     assert '"day": a sequence has 2 axes' in refused(save(day=np.ones(3)))
     assert 'array "s" of shape (2,)' in refused(save(x=np.ones((3, 1)), s=np.zeros(2)))
     assert 'array "u" of shape (3,)' in refused(save(x=np.ones((3, 1)), u=np.zeros(3)))

@@ -40,6 +40,18 @@ def test_standardised_data_has_mean_0_and_deviation_1():
     np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-6)
 
 
+def test_all_pixels_of_an_image_share_one_mean_and_scale():
+    x = np.random.default_rng(0).normal(5, [0.0, 1.0, 2.0, 3.0], (50, 4)).astype(np.float32)
+    x[:, 1] = np.nan
+    x[3, 2] = np.nan
+    video = [Series(x[:20], image=(2, 2)), Series(x[20:], image=(2, 2))]
+    standardizer = Standardizer.fit(video)
+    np.testing.assert_allclose(standardizer.mean, np.full(4, np.nanmean(x)), rtol=1e-5)
+    np.testing.assert_allclose(standardizer.scale, np.full(4, np.nanstd(x)), rtol=1e-5)
+    assert [one.x.dtype for one in standardizer.apply_to(video)] == [np.float32] * 2
+    assert Standardizer.fit([Series(np.ones((5, 4)), image=(2, 2))]).scale.tolist() == [1, 1, 1, 1]
+
+
 def test_frames_are_padded_and_gaps_are_masked():
     gap = Series(x=np.array([[1.0, np.nan], [3.0, 4.0]]), name="gap")
     long = Series(x=np.ones((3, 2)), name="long")

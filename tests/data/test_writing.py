@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from swerve.data import bouncing_ball, dubins, tables
+from swerve.data import bouncing_ball, dubins, dubins_video, tables
 from swerve.errors import InputError
 from swerve.types import Series
 
@@ -13,7 +13,7 @@ def same(one: Series, other: Series) -> bool:
         (a is None and b is None) or (a is not None and np.array_equal(a, b, equal_nan=True))
         for a, b in ((one.x, other.x), (one.u, other.u), (one.s, other.s))
     )
-    return arrays and one.name == other.name and one.columns == other.columns
+    return arrays and (one.name, one.columns, one.image) == (other.name, other.columns, other.image)
 
 
 @pytest.fixture
@@ -41,6 +41,22 @@ def test_boards_come_back_bit_for_bit(board, tmp_path):
     from_npz = tables.read(tmp_path / "board.npz")
     for read in (from_csv, from_npz):
         assert all(same(one, other) for one, other in zip(read, board.series(), strict=True))
+
+
+def test_videos_come_back_bit_for_bit_and_are_images_in_the_file(tmp_path):
+    series = dubins_video.generate(2, seed=0).series()
+    short = replace(series[1], x=series[1].x[:60], s=series[1].s[:60])
+    tables.write_npz(tmp_path / "video.npz", [series[0], short])
+    assert np.load(tmp_path / "video.npz")["x"].shape == (2, 100, 28, 28)
+    assert all(
+        same(one, other) for one, other in zip(tables.read(tmp_path / "video.npz"), [series[0], short], strict=True)
+    )
+
+
+def test_a_table_of_images_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"write video to a \.npz file"):
+        tables.write_csv(tmp_path / "video.csv", dubins_video.generate(1, seed=0).series())
+    assert not list(tmp_path.iterdir())
 
 
 def test_ragged_recordings_with_gaps_and_controls_come_back(ragged, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swerve.data import dubins
-from swerve.evaluation.dubins_oracle import Physics, _hazard, decode
+from swerve.evaluation.dubins_oracle import Physics, _hazard, decode, read_turns
 from swerve.evaluation.scores import score
 
 
@@ -19,6 +19,13 @@ def test_it_is_nearly_always_right(noise, frames, switches):
     scores = score(list(decode(board.x, physics(board))), list(board.s)).as_dict()
     assert scores["frame_f1"] >= frames
     assert scores["switch_f1_tol0"] >= switches
+
+
+def test_turns_are_read_off_clean_paths_but_for_the_first_two_frames():
+    board = dubins.positions(50, seed=3, noise=0.0)
+    read = read_turns(board.x, dubins.TURNS_PER_STEP[0])
+    np.testing.assert_array_equal(read[:, 2:], board.s[:, 2:])
+    np.testing.assert_array_equal(read[:, :2], np.repeat(board.s[:, 2:3], 2, axis=1))
 
 
 def test_the_hazard_adds_up_to_the_durations():

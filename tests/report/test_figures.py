@@ -7,6 +7,7 @@ from swerve.report import figures, panels
 from swerve.report.palette import BLUE, regime_colors
 from swerve.report.regimes import regime_spells, successor_shares
 from swerve.report.training import log_relative
+from swerve.report.video import overlay
 
 
 def series(frames, channels, seed=0):
@@ -219,3 +220,17 @@ def test_save_writes_a_png_at_150_dots_per_inch_and_leaves_matplotlib_alone(tmp_
     width = int.from_bytes(path.read_bytes()[16:20], "big")
     assert width == round(150 * figure.get_size_inches()[0])
     assert dict(matplotlib.rcParams) == before
+
+
+def test_an_overlay_shows_late_frames_brighter():
+    frames = np.zeros((5, 3, 4))
+    frames[0, 0, 0] = frames[4, 2, 3] = 1.0
+    shown = overlay(frames)
+    assert shown.shape == (3, 4) and shown[2, 3] == 1.0 and 0 < shown[0, 0] < 1 and np.count_nonzero(shown) == 2
+
+
+def test_overlays_have_a_row_of_panels_each():
+    figure = figures.overlays({"truth": np.ones((3, 5, 4, 4)), "model": np.ones((2, 5, 4, 4))})
+    assert [len(axes.images) for axes in figure.axes] == [1, 1, 1, 1, 1, 0]
+    assert [title for title in titles(figure) if title] == ["truth", "model"]
+    assert figures.png_bytes(figure)

@@ -1,4 +1,4 @@
-"""Reads NumPy files: one array `x` with what goes beside it, or one array per sequence."""
+"""Reads NumPy files: one array `x` with what goes beside it, or one array per sequence. Images stay float32."""
 
 import zipfile
 import zlib
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from swerve.data.columns import default_names, unknown_column
+from swerve.data.columns import default_names, pixel_names, unknown_column
 from swerve.errors import InputError
 from swerve.types import Series
 
@@ -15,7 +15,10 @@ ABOUT_X = {"x", "s", "u", "lengths", "columns", "names"}
 
 
 def read_arrays(path: Path, *, label_key: str | None = None) -> list[Series]:
-    """x is (T, D) or (N, T, D); labels are taken from `label_key`, or from `s` where it exists."""
+    """x is (T, D), (N, T, D) or, for images, (N, T, H, W); one array per sequence is (T, D) or (T, H, W).
+
+    Labels are taken from `label_key`, or from `s` where it exists.
+    """
     arrays = _load(path)
     if label_key is not None and label_key not in arrays:
         raise unknown_column(label_key, arrays, str(path))
@@ -46,18 +49,22 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def _single(path: Path, key: str, array: np.ndarray) -> Series:
-    if array.ndim != 2:
-        raise InputError(f'{path}, array "{key}": a sequence has 2 axes (time, columns), not {array.ndim}.')
-    x = _numbers(path, key, array)
-    return Series(x=x, name=key, columns=default_names(x.shape[1]))
+    if array.ndim not in (2, 3):
+        raise InputError(
+            f'{path}, array "{key}": a sequence has 2 axes (time, columns) or 3 (time, height, width),'
+            f" not {array.ndim}."
+        )
+    x, image = _flattened(path, key, array, axes=2)
+    return Series(x=x, name=key, columns=_column_names(x, image), image=image)
 
 
 def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[Series]:
-    x = _numbers(path, "x", arrays["x"])
-    if x.ndim not in (2, 3):
+    if arrays["x"].ndim not in (2, 3, 4):
         raise InputError(
-            f'{path}, array "x": it has 2 axes (time, columns) or 3 (sequence, time, columns), not {x.ndim}.'
+            f'{path}, array "x": it has 2 axes (time, columns), 3 (sequence, time, columns)'
+            f" or 4 (sequence, time, height, width), not {arrays['x'].ndim}."
         )
+    x, image = _flattened(path, "x", arrays["x"], axes=3)
     one = x.ndim == 2
     x = x[None] if one else x
     frames = x.shape[1 if one else 0 : 2]
@@ -66,7 +73,7 @@ def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[
     u = None if u is None else _numbers(path, "u", u).reshape(*x.shape[:2], -1)
     s = None if s is None else _whole_numbers(path, label_key, s).reshape(x.shape[:2])
     lengths = _lengths(path, arrays, x.shape)
-    columns = _texts(path, arrays, "columns", x.shape[2]) or default_names(x.shape[2])
+    columns = _texts(path, arrays, "columns", x.shape[2]) or _column_names(x, image)
     stems = [path.stem] if one else [f"{path.stem}-{i}" for i in range(len(x))]
     names = _texts(path, arrays, "names", len(x)) or tuple(stems)
     return [
@@ -76,9 +83,24 @@ def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[
             s=None if s is None else s[i, :stop],
             name=names[i],
             columns=columns,
+            image=image,
         )
         for i, stop in enumerate(lengths)
     ]
+
+
+def _flattened(
+    path: Path, key: str, array: np.ndarray, *, axes: int
+) -> tuple[Float[np.ndarray, "*batch T D"], tuple[int, int] | None]:
+    """The array with the pixels of an image on one axis, and the image's shape where it has an axis too many."""
+    if array.ndim <= axes:
+        return _numbers(path, key, array), None
+    height, width = array.shape[-2:]
+    return _numbers(path, key, array, np.float32).reshape(*array.shape[:-2], height * width), (height, width)
+
+
+def _column_names(x: Float[np.ndarray, "*batch T D"], image: tuple[int, int] | None) -> tuple[str, ...]:
+    return default_names(x.shape[-1]) if image is None else pixel_names(image)
 
 
 def _beside(
@@ -110,12 +132,12 @@ def _texts(path: Path, arrays: dict[str, np.ndarray], key: str, count: int) -> t
     return tuple(str(text) for text in arrays[key])
 
 
-def _numbers(path: Path, key: str, array: np.ndarray) -> Float[np.ndarray, "..."]:
+def _numbers(path: Path, key: str, array: np.ndarray, kind: type[np.floating] = np.float64) -> Float[np.ndarray, "..."]:
     if array.dtype.kind not in "fiub":
         raise InputError(f'{path}, array "{key}": it holds {array.dtype}, not real numbers.')
     if array.size == 0:
         raise InputError(f'{path}, array "{key}": it is empty (shape {array.shape}).')
-    numbers = array.astype(float)
+    numbers = array.astype(kind)
     if np.isinf(numbers).any():
         place = tuple(int(i) for i in np.argwhere(np.isinf(numbers))[0])
         raise InputError(f'{path}, array "{key}": the value at {place} is infinite.')

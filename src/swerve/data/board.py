@@ -17,6 +17,8 @@ class Board:
     clean: Float[np.ndarray, "N T D"]
     s: Int[np.ndarray, "N T"]
     columns: tuple[str, ...]
+    image: tuple[int, int] | None = None
+    """Height and width, where a frame is an image whose rows lie one after the other."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -24,6 +26,6 @@ class Board:
     def series(self) -> list[Series]:
         """One `Series` per sequence, named after the board and its place in it."""
         return [
-            Series(x=x, s=s, name=f"{self.name}-{i}", columns=self.columns)
+            Series(x=x, s=s, name=f"{self.name}-{i}", columns=self.columns, image=self.image)
             for i, (x, s) in enumerate(zip(self.x, self.s, strict=True))
         ]

@@ -15,6 +15,12 @@ def default_names(count: int) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(count))
 
 
+def pixel_names(image: tuple[int, int]) -> tuple[str, ...]:
+    """Names for the columns of an image of this height and width; other shapes have other names."""
+    height, width = image
+    return tuple(f"pixel-{row}-{column}" for row in range(height) for column in range(width))
+
+
 def unknown_column(name: str, known: Iterable[str], where: str) -> InputError:
     """The error for a column that does not exist, with the nearest that does."""
     known = list(known)
@@ -30,23 +36,26 @@ def select_columns(series: Sequence[Series], columns: Sequence[str]) -> list[Ser
 
 
 def drop_constant_columns(series: Sequence[Series]) -> tuple[list[Series], tuple[str, ...]]:
-    """Leaves out the columns that never change in any recording; returns their names to warn of."""
+    """Leaves out the columns that never change in any recording; returns their names to warn of.
+
+    An image keeps all its pixels.
+    """
     check_every_column_has_values(series)
     columns = names_of(series[0])
     low = np.min([_reduce(np.fmin, one) for one in series], axis=0)
     high = np.max([_reduce(np.fmax, one) for one in series], axis=0)
     dropped = tuple(name for name, constant in zip(columns, low == high, strict=True) if constant)
-    if not dropped:
-        return list(series), ()
     if len(dropped) == len(columns):
         raise InputError("Every column is constant, so there is nothing to segment.")
+    if not dropped or series[0].image is not None:
+        return list(series), ()
     return select_columns(series, [name for name in columns if name not in dropped]), dropped
 
 
 def check_every_column_has_values(series: Sequence[Series]) -> None:
-    """Refuses a column that is missing throughout all recordings."""
+    """Refuses a column that is missing throughout all recordings; an image may have dead pixels."""
     seen = np.any([(~np.isnan(one.x)).any(axis=0) for one in series], axis=0)
-    if not seen.all():
+    if not (seen.any() if series[0].image is not None else seen.all()):
         empty = names_of(series[0])[int(np.argmin(seen))]
         raise InputError(f'Column "{empty}" holds no value at all: leave it out or fill it.')
 
@@ -58,10 +67,12 @@ def names_of(series: Series) -> tuple[str, ...]:
 
 def _select(series: Series, columns: tuple[str, ...]) -> Series:
     known = names_of(series)
+    if columns == known:
+        return replace(series, columns=columns)
     for name in columns:
         if name not in known:
             raise unknown_column(name, known, series.name or "The recording")
-    return replace(series, x=series.x[:, [known.index(name) for name in columns]], columns=columns)
+    return replace(series, x=series.x[:, [known.index(name) for name in columns]], columns=columns, image=None)
 
 
 def _reduce(extreme: np.ufunc, series: Series) -> np.ndarray:

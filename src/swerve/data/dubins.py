@@ -35,12 +35,14 @@ def positions(n: int, *, seed: int, length: int = 100, noise: float = 0.01) -> B
     return Board(name="dubins", x=x, clean=clean, s=paths.s, columns=("x", "y"))
 
 
-def draw_paths(n: int, rng: np.random.Generator, *, length: int) -> Paths:
+def draw_paths(
+    n: int, rng: np.random.Generator, *, length: int, turns_per_step: tuple[float, float] = TURNS_PER_STEP
+) -> Paths:
     """n paths from the centre of the image; one that would leave the image is drawn again from the start."""
     found: list[Paths] = []
     missing = n
     while missing:
-        candidates = _propose(missing, rng, length=length)
+        candidates = _propose(missing, rng, length, turns_per_step)
         inside = np.all(np.abs(candidates.positions) <= HALF_IMAGE, axis=(1, 2))
         found.append(Paths(candidates.positions[inside], candidates.s[inside]))
         missing -= int(inside.sum())
@@ -49,10 +51,10 @@ def draw_paths(n: int, rng: np.random.Generator, *, length: int) -> Paths:
     return Paths(np.concatenate([paths.positions for paths in found]), np.concatenate([paths.s for paths in found]))
 
 
-def _propose(n: int, rng: np.random.Generator, *, length: int) -> Paths:
+def _propose(n: int, rng: np.random.Generator, length: int, turns_per_step: tuple[float, float]) -> Paths:
     """heading_t = heading_{t-1} + turn_rate * sign(s_t), then a straight step of `speed` along heading_t."""
     speed = rng.uniform(*SPEED, n)
-    turn_rate = 2 * np.pi * rng.uniform(*TURNS_PER_STEP, n)
+    turn_rate = 2 * np.pi * rng.uniform(*turns_per_step, n)
     heading = rng.uniform(0, 2 * np.pi, n)
     s = draw_regimes(n, rng, length=length, regimes=3, mean=MEAN_DURATION, least=1)
 

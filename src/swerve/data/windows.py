@@ -14,7 +14,10 @@ WHOLE_SEQUENCES = 5  # with fewer, validation takes the end of each
 
 @dataclass(frozen=True)
 class Standardizer:
-    """(x - mean) / scale for each channel, and the same for controls; NaN stays NaN."""
+    """(x - mean) / scale for each channel, and the same for controls; NaN stays NaN.
+
+    All pixels of an image share one mean and one scale: the edges of a scene must not be as loud as its middle.
+    """
 
     mean: Float[np.ndarray, " D"]
     scale: Float[np.ndarray, " D"]
@@ -25,7 +28,8 @@ class Standardizer:
     def fit(series: Sequence[Series]) -> "Standardizer":
         """Mean and standard deviation of the observed values; a channel that never changes keeps scale 1."""
         controls = [one.u for one in series if one.u is not None]
-        return Standardizer(*_moments([one.x for one in series]), *(_moments(controls) if controls else ()))
+        moments = _moments if series[0].image is None else _shared_moments
+        return Standardizer(*moments([one.x for one in series]), *(_moments(controls) if controls else ()))
 
     def apply(self, x: Float[np.ndarray, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
         """To mean 0 and scale 1."""
@@ -37,7 +41,9 @@ class Standardizer:
 
     def apply_to(self, series: Sequence[Series]) -> list[Series]:
         """The recordings with standardised x and u."""
-        return [replace(one, x=self.apply(one.x), u=self._apply_to_controls(one.u)) for one in series]
+        return [
+            replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self._apply_to_controls(one.u)) for one in series
+        ]
 
     def _apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
         return None if u is None else (u - self.control_mean) / self.control_scale
@@ -50,6 +56,17 @@ def _moments(arrays: Sequence[Float[np.ndarray, "_ D"]]) -> tuple[Float[np.ndarr
     scale = np.sqrt(np.nansum((values - mean[None]) ** 2, axis=0) / count)
     rounding = 8 * np.finfo(float).eps * np.abs(mean)
     return mean, np.where(scale > rounding, scale, 1.0)
+
+
+def _shared_moments(
+    arrays: Sequence[Float[np.ndarray, "_ D"]],
+) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    """The mean and deviation of all values together, one array at a time: video is large."""
+    count = max(1, sum(int((~np.isnan(one)).sum()) for one in arrays))
+    mean = sum(float(np.nansum(one, dtype=float)) for one in arrays) / count
+    square = sum(float(np.nansum((one - mean) ** 2, dtype=float)) for one in arrays) / count
+    channels = arrays[0].shape[1]
+    return np.full(channels, mean), np.full(channels, np.sqrt(square) if square > 0 else 1.0)
 
 
 def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:

@@ -18,6 +18,8 @@ def write_csv(
     path: str | Path, series: Sequence[Series], *, sequence_column: str = "sequence", label_column: str = "s"
 ) -> None:
     """One table with a header: the recording's name, its columns, controls u0, u1, ..., and labels if any."""
+    if series[0].image is not None:
+        raise InputError(f"{path}: a table has no place for images; write video to a .npz file.")
     labelled = any(one.s is not None for one in series)
     header = [sequence_column, *names_of(series[0]), *_control_names(series[0])]
     header += [label_column] if labelled else []
@@ -30,14 +32,18 @@ def write_csv(
 
 
 def write_npz(path: str | Path, series: Sequence[Series]) -> None:
-    """Arrays x (N, T, D), names, columns, and s, u, lengths where they say something; no pickled objects."""
+    """Arrays x, names, and columns, s, u, lengths where they say something; no pickled objects.
+
+    x is (N, T, D), or (N, T, H, W) for images, whose columns need no names.
+    """
     _check(series, [*names_of(series[0])])
     lengths = np.array([len(one) for one in series])
-    arrays = {
-        "x": _padded([one.x for one in series], np.nan),
-        "names": np.array([one.name for one in series]),
-        "columns": np.array(names_of(series[0])),
-    }
+    x, image = _padded([one.x for one in series], np.nan), series[0].image
+    arrays = {"names": np.array([one.name for one in series])}
+    if image is None:
+        arrays |= {"x": x, "columns": np.array(names_of(series[0]))}
+    else:
+        arrays["x"] = x.reshape(*x.shape[:2], *image)
     if any(one.s is not None for one in series):
         arrays["s"] = _padded([_labels(one) for one in series], UNLABELLED)
     if series[0].u is not None:

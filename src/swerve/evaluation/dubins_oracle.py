@@ -2,7 +2,8 @@
 
 In the complex plane a path is position_t = v c_t, with v = speed e^{i heading} and c_t = c_{t-1} + e^{i w k_t}, where
 k_t counts left turns less right ones. Given the regimes and the turn rate w, v is a linear regression whose sums can be
-carried along frame by frame. A beam search keeps the most probable regimes for each w of a grid.
+carried along frame by frame. A beam search keeps the most probable regimes for each w of a grid. Without noise none of
+this is needed: every turn can be read off.
 """
 
 from typing import NamedTuple
@@ -55,6 +56,18 @@ def decode(x: Float[np.ndarray, "N T 2"], physics: Physics) -> Int[np.ndarray, "
         s, best = _search(x[..., 0] + 1j * x[..., 1], rates, physics, noise[:, None, None])
         rates = best[:, None] + gap[:, None] * np.linspace(-2, 2, TURN_RATES)[None]
     return s
+
+
+def read_turns(x: Float[np.ndarray, "N T 2"], slowest_turn: float) -> Int[np.ndarray, "N T"]:
+    """The regimes of paths without noise: the angle between a step and the last, in turns, is 0 or at least this.
+
+    The first two frames come before the first angle; the regime that follows them is the best guess.
+    """
+    steps = np.diff(x[..., 0] + 1j * x[..., 1], axis=1)
+    angles = np.angle(steps[:, 1:] * np.conj(steps[:, :-1])) / (2 * np.pi)
+    turns = np.sign(angles) * (np.abs(angles) > slowest_turn / 2)
+    s = np.select([turns > 0, turns < 0], [1, 2], default=0).astype(np.int32)
+    return np.pad(s, ((0, 0), (2, 0)), mode="edge")
 
 
 def _search(

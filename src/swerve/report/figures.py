@@ -6,11 +6,13 @@ from swerve.report.recordings import marginals_beside_truth, reconstruction, rib
 from swerve.report.regimes import regime_cards
 from swerve.report.scores import score_bars
 from swerve.report.training import History, learning_story, training_curves
+from swerve.report.video import overlays
 
 __all__ = [
     "History",
     "learning_story",
     "marginals_beside_truth",
+    "overlays",
     "png_bytes",
     "reconstruction",
     "regime_cards",
