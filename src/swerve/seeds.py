@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,25 +36,33 @@ def fit_candidates(
 ) -> list[Candidate]:
     """Every restart with every number of lags, the best held-out likelihood first, nonlinear ones only if they pay.
 
-    Where they do, more of them are fitted: regimes that bend have more ways to go wrong.
+    Regimes that bend are tried with the numbers of lags that served best so far. Where they pay, more of them are
+    fitted: they have more ways to go wrong.
     """
 
-    def fit_all(features: tuple[int, ...], key: Key) -> list[Candidate]:
-        found = []
-        for lags, count in itertools.product(config.lags, features):
-            if lags or not count:
-                found += _fit(training, validation, config, regimes=regimes, lags=lags, features=count, key=key)
-        return found
+    def fit_all(lags: Iterable[int], features: int, key: Key) -> list[Candidate]:
+        fits = [_fit(training, validation, config, regimes, count, features, key) for count in lags]
+        return [one for fit in fits for one in fit]
 
-    candidates = fit_all(config.features, key)
+    candidates: list[Candidate] = []
+    for features in sorted(config.features):
+        promising = _best_lags(candidates) or config.lags
+        candidates += fit_all([lags for lags in promising if lags or not features], features, key)
     best = simplest_that_pays(candidates)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
-        candidates += fit_all((best[0].features,), jax.random.fold_in(key, 1000 + extra))
+        again = jax.random.fold_in(key, 1000 + extra)
+        candidates += fit_all(_best_lags(best), best[0].features, again)
     return simplest_that_pays(candidates)
 
 
+def _best_lags(candidates: list[Candidate]) -> list[int]:
+    """The two numbers of lags with the best held-out likelihoods."""
+    ranked = sorted(candidates, key=lambda one: -one.held_out)
+    return list(dict.fromkeys(one.lags for one in ranked))[:2]
+
+
 def _fit(
-    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, lags: int, features: int, key: Key
+    training: Frames, validation: Frames, config: ArHmmConfig, regimes: int, lags: int, features: int, key: Key
 ) -> list[Candidate]:
     options = ArHmmOptions(
         regimes=regimes,

@@ -68,25 +68,22 @@ def cluster_blocks(
     in units of its standard deviation. It begins with the regressions of K blocks that differ; the best try counts.
     """
     blocks = _block_moments(_common_residual(x, window, usable), window, usable, width)
-    tries = [_lloyd(blocks, regimes, rng) for _ in range(LLOYD_TRIES)]
-    nearest = min(tries, key=lambda one: one[0])[1]
+    nearest = _best_of_lloyd(blocks, regimes, rng)
     labels = np.full(usable.shape, NO_REGIME, np.int32)
     in_blocks = np.repeat(nearest.reshape(len(x), -1), width, axis=1)
     labels[:, : in_blocks.shape[1]] = in_blocks
     return labels
 
 
-def _lloyd(blocks: "_Blocks", regimes: int, rng: np.random.Generator) -> tuple[float, Int[np.ndarray, " B"]]:
-    """The loss that one try ends with, and the regression that each block went to."""
+def _best_of_lloyd(blocks: "_Blocks", regimes: int, rng: np.random.Generator) -> Int[np.ndarray, " B"]:
+    """The regression that each block goes to, after the try with the least loss. All tries in large matrix products."""
     centres = _spread_out(blocks, regimes, rng)
-    losses, nearest = blocks.losses(centres), np.full(len(blocks.power), NO_REGIME)
     for _ in range(LLOYD_ITERATIONS):
-        before, nearest = nearest, losses.argmin(axis=1)
-        if np.array_equal(before, nearest):
-            break
-        centres = np.stack([blocks.pooled_regression(nearest == k) for k in range(regimes)])
-        losses = blocks.losses(centres)
-    return float(losses.min(axis=1).sum()), losses.argmin(axis=1)
+        nearest = blocks.losses(centres).argmin(axis=2)
+        centres = blocks.pooled_regressions(nearest[..., None] == np.arange(regimes))
+    losses = blocks.losses(centres)
+    best = losses.min(axis=2).sum(axis=0).argmin()
+    return losses[:, best].argmin(axis=1)
 
 
 @dataclass(frozen=True)
@@ -105,17 +102,23 @@ class _Blocks:
         regressions = np.swapaxes(solution, 1, 2)
         return regressions, self.power - np.sum(self.cross * regressions, axis=(1, 2))
 
-    def pooled_regression(self, chosen: Bool[np.ndarray, " B"]) -> Float[np.ndarray, "D P"]:
-        members = chosen.astype(self.window.dtype)
-        moments = np.tensordot(members, self.window, 1) + self.ridge
-        return np.linalg.solve(moments, np.tensordot(members, self.cross, 1).T).T
+    def pooled_regressions(self, members: Bool[np.ndarray, "B tries K"]) -> Float[np.ndarray, "tries K D P"]:
+        """The regression of all members of every group together."""
+        blocks, channels, width = self.cross.shape
+        sums = members.reshape(blocks, -1).T.astype(self.window.dtype)
+        moments = (sums @ self.window.reshape(blocks, -1)).reshape(-1, width, width) + self.ridge
+        crossed = (sums @ self.cross.reshape(blocks, -1)).reshape(-1, channels, width)
+        solution = np.linalg.solve(moments, np.swapaxes(crossed, 1, 2))
+        return np.swapaxes(solution, 1, 2).reshape(*members.shape[1:], channels, width)
 
-    def losses(self, centres: Float[np.ndarray, "K D P"]) -> Float[np.ndarray, "B K"]:
-        """sum_t |e_t|^2 - 2 <C, V_k> + tr(V_k M V_k'), with C = `cross` and M = `window`."""
-        blocks, count = len(self.power), len(centres)
-        explained = self.cross.reshape(blocks, -1) @ centres.reshape(count, -1).T
-        squares = (np.swapaxes(centres, 1, 2) @ centres).reshape(count, -1)
-        return self.power[:, None] - 2 * explained + self.window.reshape(blocks, -1) @ squares.T
+    def losses(self, centres: Float[np.ndarray, "*groups D P"]) -> Float[np.ndarray, "B *groups"]:
+        """sum_t |e_t|^2 - 2 <C, V> + tr(V M V') for every regression V, with C = `cross` and M = `window`."""
+        blocks, groups = len(self.power), centres.shape[:-2]
+        flat = centres.reshape(-1, *centres.shape[-2:])
+        explained = self.cross.reshape(blocks, -1) @ flat.reshape(len(flat), -1).T
+        squares = (np.swapaxes(flat, 1, 2) @ flat).reshape(len(flat), -1)
+        losses = self.power[:, None] - 2 * explained + self.window.reshape(blocks, -1) @ squares.T
+        return losses.reshape(blocks, *groups)
 
 
 def _common_residual(x, window, usable):
@@ -143,11 +146,14 @@ def _cut(array, width):
     return whole.reshape(-1, width, array.shape[-1])
 
 
-def _spread_out(blocks: _Blocks, regimes: int, rng: np.random.Generator):
-    """K blocks' own regressions, each drawn in proportion to the loss that it would save (k-means++)."""
+def _spread_out(blocks: _Blocks, regimes: int, rng: np.random.Generator) -> Float[np.ndarray, "tries K D P"]:
+    """For every try K blocks' own regressions, each drawn in proportion to the loss that it would save (k-means++)."""
     own, own_loss = blocks.own
-    chosen = [int(rng.integers(len(own)))]
+    chosen = [rng.integers(len(own), size=LLOYD_TRIES)]
+    least = blocks.losses(own[chosen[0]])
     for _ in range(regimes - 1):
-        saved = np.maximum(blocks.losses(own[chosen]).min(axis=1) - own_loss, 0) + 1e-12
-        chosen.append(int(rng.choice(len(own), p=saved / saved.sum())))
-    return own[chosen]
+        saved = np.cumsum(np.maximum(least - own_loss[:, None], 0) + 1e-12, axis=0)
+        reached = rng.uniform(size=LLOYD_TRIES) * saved[-1] < saved
+        chosen.append(reached.argmax(axis=0))
+        least = np.minimum(least, blocks.losses(own[chosen[-1]]))
+    return np.stack([own[picked] for picked in chosen], axis=1)
