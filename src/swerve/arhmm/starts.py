@@ -16,7 +16,7 @@ BLOCK_WIDTHS = (
     5,
 )  # frames; regimes that last from a moment to minutes all find a start that fits
 LLOYD_ITERATIONS = 20
-LLOYD_TRIES = 40  # from different blocks; cheap beside the EM that follows
+LLOYD_TRIES = 100  # from different blocks; cheap beside the EM that follows
 NO_REGIME = -1
 
 Labels = Int[np.ndarray, "N T"]
