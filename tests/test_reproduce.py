@@ -58,8 +58,8 @@ def experiments(tmp_path, monkeypatch) -> Path:
     return tmp_path / "experiments"
 
 
-def add(experiments: Path, model: str, runs: int) -> None:
-    text = EXPERIMENT.format(model=model, runs=runs) + SIZES
+def add(experiments: Path, model: str, runs: int, more: str = "") -> None:
+    text = EXPERIMENT.format(model=model, runs=runs) + more + SIZES
     (experiments / "tiny" / f"{model}.toml").write_text(text)
 
 
@@ -99,7 +99,7 @@ def test_every_row_can_be_read(path):
     assert experiment.runs >= 1
     if experiment.model == "oracle":
         assert source.oracle is not None
-    else:
+    elif experiment.model not in reproduce.UNTRAINED:
         assert config.kind == experiment.model
 
 
@@ -132,19 +132,20 @@ def test_quick_rows_run_once_and_are_shown(experiments, monkeypatch):
 
 
 def test_an_snlds_row_and_its_row_with_one_restart(experiments):
-    add(experiments, "snlds", 1)
+    add(experiments, "snlds", 1, more="single_runs = 3\ntarget = 10.0\n")
     reproduce.run("tiny", experiments, show=False, row=None)
     results = experiments / "results" / "tiny"
     assert {one.stem for one in results.iterdir()} == {"snlds", "snlds-one-restart"}
     chosen = check_stored(results / "snlds.json", "snlds", 1)
-    single = check_stored(results / "snlds-one-restart.json", "snlds", 1)
-    timing, detail = chosen["details"]
+    single = check_stored(results / "snlds-one-restart.json", "snlds", 3)
+    assert chosen["success_rate"] == single["success_rate"] == 1.0
+    timing, detail, *others = chosen["details"]
     assert timing["training_seconds"] > 0
-    assert len(detail["restarts"]) == 2
+    assert [len(one["restarts"]) for one in (detail, *others)] == [2, 1, 1]
     assert chosen["row"] == "a tiny snlds"
     assert "one restart" in single["row"]
     for stored, restart in ((chosen, detail["chosen"]), (single, 0)):
-        assert stored["scores"]["frame_f1"]["runs"] == [round(detail["restarts"][restart]["frame_f1"], 3)]
+        assert stored["scores"]["frame_f1"]["runs"][0] == round(detail["restarts"][restart]["frame_f1"], 3)
 
 
 def test_a_story_is_told_in_a_picture_and_scores(experiments):

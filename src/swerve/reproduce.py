@@ -48,6 +48,10 @@ class Experiment:
     model: str = "snlds"
     row: str = ""
     runs: int = 5
+    single_runs: int = 0
+    """Runs of the row with one restart, if more than `runs`."""
+    target: float | None = None
+    """Frame F1 from which a run counts as a success."""
     training_sequences: int = 2000
     test_sequences: int = 200
     story: tuple[int, ...] = ()
@@ -124,10 +128,11 @@ def _run_row(name: str, path: Path, result: Path) -> None:
             "model": experiment.model,
             "row": title or experiment.row,
             "scores": {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES},
+            "success_rate": _success_rate(scores, experiment.target),
             "details": details,
             "experiment": asdict(experiment),
             "config": asdict(config),
-            "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(experiment.runs))},
+            "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(len(scores)))},
             "wall_seconds": round(time.perf_counter() - began, 1),
             **surroundings(),
         }
@@ -189,12 +194,12 @@ def train_runs(prepared: Prepared, config: Config, experiment: Experiment, work:
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
     trained = train_runs(prepared, config, experiment, work)
-    per_run = config.training.restarts
-    bounds = trained.history.latest("bound", list(range(experiment.runs * per_run)))
+    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
+    bounds = trained.history.latest("bound", list(range(ends[-1])))
     place = {restart: position for position, restart in enumerate(trained.alive)}
     chosen, single, details = [], [], []
-    for run_index in range(experiment.runs):
-        own = range(run_index * per_run, (run_index + 1) * per_run)
+    for begin, end in zip([0, *ends], ends, strict=False):
+        own = range(begin, end)
         every = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in own if r in place}
         living = sorted(every)
         best = living[loop.choose(trained.history, living)] if living else None
@@ -208,19 +213,25 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
                 ],
             }
         )
-    rows = {"": chosen}
-    if per_run > 1:
+    rows = {"": chosen[: experiment.runs]}
+    if config.training.restarts > 1:
         rows["one restart at the recipe's central values"] = single
     timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
     return rows, [timing, *details]
 
 
+def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
+    """How many restarts every run has: beyond those that choose among several, some have but the central one."""
+    singles = max(0, experiment.single_runs - experiment.runs)
+    return [config.training.restarts] * experiment.runs + [1] * singles
+
+
 def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Path):
     """The restarts of all runs on one axis."""
-    parts = [
-        make_restarts(prepared, config, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz")
-        for seed in range(experiment.runs)
-    ]
+    parts = []
+    for seed, restarts in enumerate(restarts_of_runs(config, experiment)):
+        own = merge(config, {"training": {"restarts": restarts}})
+        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz"))
     first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
     states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
     moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]
@@ -235,6 +246,13 @@ def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test
 
 def _score(labels: Any, test: Board) -> dict[str, float]:
     return score(list(labels), list(test.s)).as_dict()
+
+
+def _success_rate(scores: list[dict[str, float] | None], target: float | None) -> float | None:
+    """The share of runs whose frame F1 reaches the target; a run without a score does not."""
+    if target is None:
+        return None
+    return sum(one is not None and one["frame_f1"] >= target for one in scores) / len(scores)
 
 
 def _spread(values: list[float | None]) -> dict[str, Any]:
