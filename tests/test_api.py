@@ -16,6 +16,7 @@ TINY = (
     "training.window=40",
     "training.validation_share=0.2",
     "arhmm.lags=[1]",
+    "arhmm.features=[0]",
     "arhmm.restarts=1",
     "arhmm.max_iterations=5",
 )

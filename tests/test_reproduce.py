@@ -43,6 +43,7 @@ validation_share = 0.2
 
 [arhmm]
 lags = [1]
+features = [0]
 restarts = 1
 max_iterations = 5
 """

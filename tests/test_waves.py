@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve import arhmm, boards
+from swerve import api, arhmm, boards
 from swerve.arhmm.waves import fit_waves
 from swerve.config import Config, with_setting
 from swerve.data.windows import to_frames
@@ -70,3 +70,13 @@ def test_the_ball_needs_no_bending_and_without_lags_there_is_none():
     config = with_setting(with_setting(Config(), "arhmm.restarts=2"), "arhmm.lags=[0, 1]")
     prepared = prepare(boards.find("bouncing-ball").generate(60, seed=1).series(), config)
     assert {one.features for one in fit_arhmm(prepared, config)} == {0}
+
+
+def test_a_model_that_bends_is_saved_with_its_waves(tmp_path):
+    series = boards.find("fields").generate(6, seed=3).series()
+    settings = ["arhmm.features=[6]", "arhmm.lags=[1]", "arhmm.restarts=1", "arhmm.max_iterations=3"]
+    fitted = api.fit(series, 2, model="arhmm", settings=settings, out=tmp_path / "run")
+    assert isinstance(fitted.model, arhmm.ArHmm) and fitted.model.features == 6
+    loaded = api.load(tmp_path / "run")
+    for one, other in zip(fitted.segment(series), loaded.segment(series), strict=True):
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)

@@ -13,6 +13,7 @@ SETTINGS = (
     "model.dynamics_hidden=[4]",
     "model.switching_hidden=[4]",
     "arhmm.lags=[1]",
+    "arhmm.features=[0]",
     "arhmm.restarts=1",
     "arhmm.max_iterations=5",
 )

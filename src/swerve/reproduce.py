@@ -11,7 +11,7 @@ import platform
 import subprocess
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -249,7 +249,7 @@ def _score(labels: Any, test: Board) -> dict[str, float]:
     return score(list(labels), list(test.s)).as_dict()
 
 
-def _success_rate(scores: Sequence[dict[str, float] | None], target: float | None) -> float | None:
+def _success_rate(scores: Sequence[Mapping[str, Any] | None], target: float | None) -> float | None:
     """The share of runs whose frame F1 reaches the target; a run without a score does not."""
     if target is None:
         return None

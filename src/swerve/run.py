@@ -253,7 +253,7 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
     channels = len(about["columns"])
     if config.kind == "arhmm":
         covariance = Covariance(config.arhmm.covariance)
-        return blank(config.model.regimes, channels, about["lags"], about.get("features") or 0, covariance)
+        return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
     return jax.eval_shape(
         lambda key: build_system(
             config.model,

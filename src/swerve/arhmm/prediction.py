@@ -16,7 +16,7 @@ def expected(model: ArHmm, frames: Frames, responsibilities: Float[Array, "T K"]
     return einsum("tk,kdp,tp->td", responsibilities, model.weights, window)
 
 
-def blank(regimes: int, channels: int, lags: int, features: int, covariance: Covariance) -> ArHmm:
+def blank(regimes: int, channels: int, lags: int, covariance: Covariance, *, features: int = 0) -> ArHmm:
     """A model of these shapes whose values mean nothing yet."""
     unit = jnp.tile(jnp.eye(channels)[None], (regimes, 1, 1))
     floor = jnp.asarray(1.0)
