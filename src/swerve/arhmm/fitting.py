@@ -19,6 +19,7 @@ from swerve.types import Frames, Key
 
 CHUNK_NUMBERS = 2**24  # intermediate numbers that one chunk of sequences may hold
 START_FRAMES = 20_000  # a first guess needs no more frames
+TRIES_BENT = 100  # first guesses per start where regimes bend; straight ones find their way, and differ more, from one
 START_NUMBERS = 10**8  # nor more second moments in all its blocks together
 
 
@@ -191,12 +192,13 @@ def _start_moments(frames: Frames):
 def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, *, key: Key) -> ArHmm:
     """One model per restart, stacked: the M-step of a first guess at the regimes of some of the frames."""
     limit = min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
+    tries = TRIES_BENT if blank.features else 1
     models = []
     for restart, seed in enumerate(np.asarray(jax.random.bits(key, (restarts,)))):
         rng = np.random.default_rng(seed)
         some, window, usable = _excerpt(blank, filled, *_draw(filled, limit, rng), length=limit)
         x, window, usable = np.asarray(some.x), np.asarray(window), np.asarray(usable)
-        labels = starts.guess(x, window, usable, blank.regimes, restart, rng)
+        labels = starts.guess(x, window, usable, blank.regimes, restart, tries, rng)
         models.append(_from_labels(blank, some, labels, prior))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 

@@ -16,7 +16,6 @@ BLOCK_WIDTHS = (
     5,
 )  # frames; regimes that last from a moment to minutes all find a start that fits
 LLOYD_ITERATIONS = 20
-LLOYD_TRIES = 100  # from different blocks; cheap beside the EM that follows
 NO_REGIME = -1
 
 Labels = Int[np.ndarray, "N T"]
@@ -28,6 +27,7 @@ def guess(
     usable: Bool[np.ndarray, "N T"],
     regimes: int,
     restart: int,
+    tries: int,
     rng: np.random.Generator,
 ) -> Labels:
     """One restart in five clusters single frames, the others blocks by the regression that predicts them."""
@@ -36,7 +36,7 @@ def guess(
     turn = restart % (1 + len(BLOCK_WIDTHS))
     if turn == 0:
         return cluster_frames(x, usable, regimes, rng)
-    return cluster_blocks(x, window, usable, regimes, min(BLOCK_WIDTHS[turn - 1], x.shape[1]), rng)
+    return cluster_blocks(x, window, usable, regimes, min(BLOCK_WIDTHS[turn - 1], x.shape[1]), tries, rng)
 
 
 def cluster_frames(
@@ -60,6 +60,7 @@ def cluster_blocks(
     usable: Bool[np.ndarray, "N T"],
     regimes: int,
     width: int,
+    tries: int,
     rng: np.random.Generator,
 ) -> Labels:
     """K regressions, each block of `width` frames going to the one that predicts it best.
@@ -68,16 +69,16 @@ def cluster_blocks(
     in units of its standard deviation. It begins with the regressions of K blocks that differ; the best try counts.
     """
     blocks = _block_moments(_common_residual(x, window, usable), window, usable, width)
-    nearest = _best_of_lloyd(blocks, regimes, rng)
+    nearest = _best_of_lloyd(blocks, regimes, tries, rng)
     labels = np.full(usable.shape, NO_REGIME, np.int32)
     in_blocks = np.repeat(nearest.reshape(len(x), -1), width, axis=1)
     labels[:, : in_blocks.shape[1]] = in_blocks
     return labels
 
 
-def _best_of_lloyd(blocks: "_Blocks", regimes: int, rng: np.random.Generator) -> Int[np.ndarray, " B"]:
+def _best_of_lloyd(blocks: "_Blocks", regimes: int, tries: int, rng: np.random.Generator) -> Int[np.ndarray, " B"]:
     """The regression that each block goes to, after the try with the least loss. All tries in large matrix products."""
-    centres = _spread_out(blocks, regimes, rng)
+    centres = _spread_out(blocks, regimes, tries, rng)
     for _ in range(LLOYD_ITERATIONS):
         nearest = blocks.losses(centres).argmin(axis=2)
         centres = blocks.pooled_regressions(nearest[..., None] == np.arange(regimes))
@@ -146,14 +147,16 @@ def _cut(array, width):
     return whole.reshape(-1, width, array.shape[-1])
 
 
-def _spread_out(blocks: _Blocks, regimes: int, rng: np.random.Generator) -> Float[np.ndarray, "tries K D P"]:
+def _spread_out(
+    blocks: _Blocks, regimes: int, tries: int, rng: np.random.Generator
+) -> Float[np.ndarray, "tries K D P"]:
     """For every try K blocks' own regressions, each drawn in proportion to the loss that it would save (k-means++)."""
     own, own_loss = blocks.own
-    chosen = [rng.integers(len(own), size=LLOYD_TRIES)]
+    chosen = [rng.integers(len(own), size=tries)]
     least = blocks.losses(own[chosen[0]])
     for _ in range(regimes - 1):
         saved = np.cumsum(np.maximum(least - own_loss[:, None], 0) + 1e-12, axis=0)
-        reached = rng.uniform(size=LLOYD_TRIES) * saved[-1] < saved
+        reached = rng.uniform(size=tries) * saved[-1] < saved
         chosen.append(reached.argmax(axis=0))
         least = np.minimum(least, blocks.losses(own[chosen[-1]]))
     return np.stack([own[picked] for picked in chosen], axis=1)
