@@ -15,14 +15,14 @@ def main():
         table(["vary", "value", "ms_per_step", "peak_mib", "cost_ratio_over_linear"], stored.get("growth", []))
     for path in sorted(RESULTS.glob("messages-*.json")):
         stored = json.loads(path.read_text())
-        print(f"\n{path.stem}: commit {stored['hardware']}, commit {stored['commit'][:7]}\n")
+        print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")
         table(
             ["T", "K", "swerve_ms", "hmmlearn_ratio", "autodiff_ratio", "error"],
             map(smoothing_row, stored["smoothing"]),
         )
     for path in sorted(RESULTS.glob("arhmm-*.json")):
         stored = json.loads(path.read_text())
-        print(f"\n{path.stem}: {stored['settings']}, commit {stored['commit'][:7]}\n")
+        print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")
         names = ("problem", "tool", "compile_seconds", "seconds", "nats_per_frame", "frames_percent")
         table([*names, "ratio_run", "ratio_with_compile"], stored["rows"])
 

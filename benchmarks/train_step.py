@@ -80,6 +80,7 @@ def measure(case: dict) -> dict:
     return {
         "ms_per_step": 1e3 * best / case["steps"],
         "compile_seconds": times[0] - best,
+        "compilation": "from JAX's cache" if jax.config.jax_compilation_cache_dir else "fresh",
         "peak_mib": peak_memory(),
         "surroundings": surroundings(),
     }

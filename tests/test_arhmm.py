@@ -346,3 +346,15 @@ def test_honeybees(shared_data):
     accuracies = restart_accuracies(fitted, frames, s)
     print("honeybees, frames of every restart:", np.round(accuracies, 3))
     assert accuracies[fitted.best] > 0.85
+
+
+def test_where_no_restart_stays_finite_the_fit_says_so_by_its_likelihood(monkeypatch):
+    run = fitting.em.run
+
+    def fails(*arguments, **options):
+        return jax.tree.map(lambda leaf: leaf * jnp.nan, run(*arguments, **options))
+
+    monkeypatch.setattr(fitting.em, "run", fails)
+    x = np.random.default_rng(0).normal(size=(21, 2))  # a length of its own: nothing compiled before serves it
+    fitted = arhmm.fit(pack([x]), arhmm.ArHmmOptions(regimes=2, restarts=1), key=jax.random.key(0))
+    assert not np.isfinite(fitted.log_likelihood)

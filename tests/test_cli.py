@@ -331,6 +331,7 @@ def test_a_truth_that_knows_nothing(refuse, write):
         (["--seed", "-1"], "The seed must be at least 0, not -1."),
         (["--set", "recipe.variants=[]"], "recipe.variants must not be empty."),
         (["--set", "arhmm.lags=[]"], "arhmm.lags must not be empty."),
+        (["--set", "arhmm.lags=[0]", "--set", "arhmm.features=[5]"], "arhmm.lags must hold at least one lag."),
         (["--set", "arhmm.lags=[-1]"], "arhmm.lags must be at least 0"),
         (["--set", "model.switching_history=0"], "model.switching_history must be at least 1, not 0."),
         (["--set", "model.dynamics_hidden=[0]"], "model.dynamics_hidden must be at least 1"),

@@ -149,6 +149,12 @@ def test_an_snlds_row_and_its_row_with_one_restart(experiments):
         assert stored["scores"]["frame_f1"]["runs"][0] == round(detail["restarts"][restart]["frame_f1"], 3)
 
 
+def test_the_share_of_runs_that_reach_the_target():
+    scores = [{"frame_f1": 90.0}, {"frame_f1": 89.9}, None, {"frame_f1": 95.0}]
+    assert reproduce._success_rate(scores, 90.0) == 0.5
+    assert reproduce._success_rate(scores, None) is None
+
+
 def test_a_story_is_told_in_a_picture_and_scores(experiments):
     story = (
         EXPERIMENT.format(model="snlds", runs=1) + "story = [10, 20]\n" + SIZES.replace("restarts = 2", "restarts = 1")

@@ -10,7 +10,7 @@ from tiny import SETTINGS
 
 from swerve import api, fitting, run
 from swerve.build import build_system
-from swerve.data import bouncing_ball
+from swerve.data import bouncing_ball, dubins_video
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
 from swerve.segment import bucket_rows
@@ -219,6 +219,11 @@ def test_controls_that_are_infinite_are_refused(recordings):
     wild = [replace(one, u=np.full((len(one), 1), np.inf)) for one in recordings]
     with pytest.raises(InputError, match="controls that are missing or infinite"):
         fitting.prepare(wild, CONFIG)
+
+
+def test_video_is_refused_until_a_model_reads_images():
+    with pytest.raises(InputError, match='"dubins-0" is video, and no model reads images yet'):
+        fitting.prepare(dubins_video.generate(2, seed=0, length=5).series(), CONFIG)
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,8 @@ class Config:
         for name in FILLED:
             if not self._setting(name):
                 raise InputError(f"{name} must not be empty.")
+        if min(self.arhmm.features) > 0 and max(self.arhmm.lags) == 0:
+            raise InputError("arhmm.features are read from the last frame: arhmm.lags must hold at least one lag.")
 
     def _setting(self, name: str) -> Any:
         section, _, field_name = name.partition(".")

@@ -56,6 +56,8 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         if names_of(one) != names_of(series[0]):
             raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
         check_finite(one)
+        if one.image is not None:
+            raise InputError(f'Recording "{one.name}" is video, and no model reads images yet: give numbers instead.')
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
     kept, dropped = drop_constant_columns(series)

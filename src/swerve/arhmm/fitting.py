@@ -19,8 +19,8 @@ from swerve.types import Frames, Key
 
 CHUNK_NUMBERS = 2**24  # intermediate numbers that one chunk of sequences may hold
 START_FRAMES = 20_000  # a first guess needs no more frames
-TRIES_BENT = 100  # first guesses per start where regimes bend; straight ones find their way, and differ more, from one
 START_NUMBERS = 10**8  # nor more second moments in all its blocks together
+TRIES_BENT = 100  # first guesses per start where regimes bend; straight ones find their way, and differ more, from one
 
 
 class Covariance(StrEnum):
@@ -114,7 +114,7 @@ def _run_all(first, chunks, prior, tolerance, *, max_iterations, partial, in_tur
 
 
 def _choose(runs: em.Run) -> ArHmmFit:
-    best = int(np.nanargmax(runs.objective))
+    best = int(np.argmax(np.nan_to_num(runs.objective, nan=-np.inf)))  # where none is finite, the caller can tell
     return ArHmmFit(
         model=jax.tree.map(lambda leaf: leaf[best], runs.model),
         log_likelihood=runs.log_likelihood[best],

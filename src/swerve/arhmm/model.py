@@ -44,8 +44,11 @@ class ArHmm(eqx.Module):
         return 0 if self.waves is None else self.waves.count
 
     def window(self, x: Float[Array, "T D"]) -> Float[Array, "T P"]:
-        """What the regimes predict each frame from."""
-        return window(x, self.lags, self.waves)
+        """[x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})]; the first frame stands in for those before it."""
+        times = jnp.arange(x.shape[0])
+        past = [x[jnp.maximum(times - lag, 0)] for lag in range(1, self.lags + 1)]
+        bent = [] if self.waves is None else [self.waves(past[0])]
+        return jnp.concatenate([*past, jnp.ones_like(x[:, :1]), *bent], axis=-1)
 
 
 def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, ""]:
@@ -93,14 +96,6 @@ def carry_forward(frames: Frames, before_first: Float[Array, " D"]) -> Frames:
     last_seen = jax.lax.cummax(jnp.where(frames.observed, positions, -1), axis=0)
     carried = jnp.take_along_axis(frames.x, jnp.maximum(last_seen, 0), axis=0)
     return frames._replace(x=jnp.where(last_seen >= 0, carried, before_first[None]))
-
-
-def window(x: Float[Array, "T D"], lags: int, waves: Waves | None) -> Float[Array, "T P"]:
-    """[x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})]; the first frame stands in for those before it."""
-    times = jnp.arange(x.shape[0])
-    past = [x[jnp.maximum(times - lag, 0)] for lag in range(1, lags + 1)]
-    bent = [] if waves is None else [waves(past[0])]
-    return jnp.concatenate([*past, jnp.ones_like(x[:, :1]), *bent], axis=-1)
 
 
 def residuals(model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]) -> Float[Array, "rows K D"]:
