@@ -145,8 +145,8 @@ class TrainingConfig:
 class ArHmmConfig:
     """The autoregressive HMM: as a model of its own, and as the seed of restarts."""
 
-    lags: tuple[int, ...] = (1, 2)
-    """Tried in turn; the held-out likelihood chooses."""
+    lags: tuple[int, ...] = (1, 2, 4, 8)
+    """Tried in turn; the held-out likelihood chooses among those whose regimes outlast their lags."""
     features: tuple[int, ...] = (0, 20)
     """Nonlinear features of the last frame that the regimes read, tried in turn; 0 is the plain AR-HMM."""
     restarts: int = 5

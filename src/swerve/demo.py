@@ -23,7 +23,7 @@ SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
 
 def demo_config(seed: int) -> Config:
     """SNLDS with three regimes where two are true. The ball flies straight: no time is spent on regimes that bend."""
-    settings = ["training.window=100", "training.steps=3000", "arhmm.features=[0]"]
+    settings = ["training.window=100", "training.steps=3000", "arhmm.lags=[1, 2]", "arhmm.features=[0]"]
     return api.make_config(3, "snlds", seed=seed, settings=settings)
 
 

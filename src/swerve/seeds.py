@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
@@ -20,6 +20,8 @@ from swerve.types import Frames, Key
 VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 MORE_BENDING = 2  # more rounds of restarts where they do
+WIDEST = 128  # numbers that a regime may read: more lags of more channels cost more than they tell
+STRADDLING = 1.25  # times its lags: a regime that does not last longer lives on windows that straddle a switch
 
 
 class Candidate(NamedTuple):
@@ -29,24 +31,28 @@ class Candidate(NamedTuple):
     held_out: float
     lags: int
     features: int
+    labels: Int[np.ndarray, "N T"]
+    """Of the held-out windows; -1 where there is no frame."""
 
 
 def fit_candidates(
     training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
 ) -> list[Candidate]:
-    """Every restart with every number of lags, the best held-out likelihood first, nonlinear ones only if they pay.
+    """Every restart with every number of lags, the most trustworthy first, nonlinear ones only if they pay.
 
-    Regimes that bend are tried with the numbers of lags that served best so far. Where they pay, more of them are
-    fitted: they have more ways to go wrong.
+    Regimes that bend are tried with the two best numbers of lags so far. Where they pay, more of them are fitted:
+    they have more ways to go wrong.
     """
 
     def fit_all(lags: Iterable[int], features: int, key: Key) -> list[Candidate]:
         fits = [_fit(training, validation, config, regimes, count, features, key) for count in lags]
         return [one for fit in fits for one in fit]
 
+    channels = training.x.shape[-1]
+    affordable = [lags for lags in config.lags if lags * channels <= WIDEST or lags == min(config.lags)]
     candidates: list[Candidate] = []
     for features in sorted(config.features):
-        promising = _best_lags(candidates) or config.lags
+        promising = _best_lags(candidates) or affordable
         candidates += fit_all([lags for lags in promising if lags or not features], features, key)
     best = simplest_that_pays(candidates)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
@@ -56,9 +62,7 @@ def fit_candidates(
 
 
 def _best_lags(candidates: list[Candidate]) -> list[int]:
-    """The two numbers of lags with the best held-out likelihoods."""
-    ranked = sorted(candidates, key=lambda one: -one.held_out)
-    return list(dict.fromkeys(one.lags for one in ranked))[:2]
+    return list(dict.fromkeys(one.lags for one in most_trustworthy_first(candidates)))[:2]
 
 
 def _fit(
@@ -78,8 +82,38 @@ def _fit(
     models = [
         jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
     ]
-    found = [Candidate(model, float(held_out_likelihood(model, validation)), lags, features) for model in models]
+    found = [_judged(model, validation, lags, features) for model in models]
     return [one for one in found if np.isfinite(one.held_out)]
+
+
+def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candidate:
+    labels = np.where(validation.valid, np.argmax(responsibilities(model, validation), axis=-1), -1)
+    return Candidate(model, float(held_out_likelihood(model, validation)), lags, features, labels)
+
+
+def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
+    """By held-out likelihood, but lags whose best fit has a regime that straddles come last (docs/decisions/0013).
+
+    Many lags average noise away. But after a switch they reach back into the regime before it, and a regime that
+    serves only such windows predicts well and segments badly.
+    """
+    groups: dict[int, list[Candidate]] = {}
+    for one in sorted(candidates, key=lambda one: -one.held_out):
+        groups.setdefault(one.lags, []).append(one)
+
+    def doubts(group: list[Candidate]) -> tuple[bool, float]:
+        best = group[0]
+        straddles = bool(shortest_regime(best.labels) <= STRADDLING * best.lags)
+        return straddles, float(best.lags) if straddles else -best.held_out
+
+    return [one for group in sorted(groups.values(), key=doubts) for one in group]
+
+
+def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
+    """Mean duration, in frames, of the regime with the shortest segments."""
+    begins = np.diff(labels, axis=1, prepend=-1) != 0
+    used = np.unique(labels[labels >= 0])
+    return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
 
 
 def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
@@ -89,7 +123,7 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     """
     enough = max((one.held_out for one in candidates), default=0.0) - WORTH_BENDING
     fewest = min((one.features for one in candidates if one.held_out >= enough), default=0)
-    return sorted((one for one in candidates if one.features == fewest), key=lambda one: -one.held_out)
+    return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:

@@ -1,0 +1,46 @@
+"""Seeds: which AR-HMMs guide the restarts."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from swerve import seeds
+from swerve.config import ArHmmConfig, Config, TrainingConfig
+from swerve.data import bouncing_ball, dubins
+from swerve.fitting import prepare
+from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime
+
+
+def candidate(lags, held_out, labels):
+    return Candidate(None, held_out, lags, 0, np.asarray(labels))
+
+
+LONG = np.repeat([[0, 1, 0, 1]], 25, axis=1)
+SHORT = np.where(np.arange(100) % 25 < 8, 1, 0)[None]
+BRIEF = np.where(np.arange(100) % 25 < 3, 1, 0)[None]
+
+
+def test_shortest_regime_is_the_mean_duration_of_the_briefest():
+    assert shortest_regime(SHORT) == 8
+    assert shortest_regime(np.array([[0, 0, 0, 1, 1, 0, -1, -1], [1, 1, 1, 1, 0, 0, 0, 0]])) == pytest.approx(8 / 3)
+
+
+def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
+    one, two = [candidate(1, 1.0, LONG)], [candidate(2, 2.0, LONG), candidate(2, 1.5, SHORT)]
+    four, eight = [candidate(4, 3.5, BRIEF)], [candidate(8, 3.0, SHORT), candidate(8, 2.9, LONG)]
+    ranked = most_trustworthy_first(eight + four + one + two)
+    assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
+
+
+@pytest.mark.parametrize(
+    ("board", "regimes", "lags"),
+    [(bouncing_ball.generate(150, seed=7), 2, (1, 2)), (dubins.positions(150, seed=7, noise=0.03), 3, (4, 8))],
+)
+def test_lags_are_chosen_to_fit_the_noise_without_straddling_the_switches(board, regimes, lags):
+    config = dataclasses.replace(Config(), training=TrainingConfig(window=100))
+    prepared = prepare(board.series(), config)
+    arhmm = ArHmmConfig(features=(0,))
+    found = seeds.fit_candidates(prepared.training, prepared.validation, arhmm, regimes=regimes, key=jax.random.key(0))
+    assert found[0].lags in lags
