@@ -74,18 +74,20 @@ def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbe
     quick = f" ({NOT_REAL})" if any("quick" in one for one in stored) else ""
     told = _told(paper)
     table = Table(title=f"{title}, mean ± sd over runs, percent{quick}")
-    table.add_column("model")
-    table.add_column("row", ratio=1)
+    table.add_column("model", overflow="fold")
+    table.add_column("row", overflow="fold", ratio=1)
     for name, heading in COLUMNS.items():
         table.add_column(heading, justify="right")
         if name in told:
             table.add_column("the paper's", justify="right", style="italic")
-    table.add_column("success", justify="right")
-    table.add_column("rank corr.", justify="right")
-    for one in stored:
+    more = {heading: [tell(one) for one in stored] for heading, tell in ONLY_WHERE_KNOWN.items()}
+    more = {heading: cells for heading, cells in more.items() if any(cells)}
+    for heading in more:
+        table.add_column(heading, justify="right")
+    for i, one in enumerate(stored):
         row = f"{one['file']}: {one['row']}"
-        cells = [*_cells(one["scores"], paper.get(one["model"], {}), told), _success(one), _rank(one)]
-        table.add_row(one["model"], row, *cells)
+        cells = _cells(one["scores"], paper.get(one["model"], {}), told)
+        table.add_row(one["model"], row, *cells, *(known[i] for known in more.values()))
         merged = f"{one['model']}-merged"
         if merged in paper:
             scores = {name: one["scores"][other] for name, other in MERGED.items() if other in one["scores"]}
@@ -125,6 +127,9 @@ def _rank(stored: Stored) -> str:
     name = "bound_f1_rank_correlation"
     value = stored[name] if name in stored else rank_correlation(stored["details"])
     return "" if value is None else f"{value:.2f}"
+
+
+ONLY_WHERE_KNOWN = {"success": _success, "rank corr.": _rank}
 
 
 def rank_correlation(details: Sequence[Mapping[str, Any]]) -> float | None:
