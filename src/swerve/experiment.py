@@ -38,7 +38,7 @@ class Experiment:
 
 QUICK_EXPERIMENT = {"runs": 2, "single_runs": 2, "training_sequences": 200, "test_sequences": 50}
 QUICK_CONFIG = {
-    "training": {"steps": 200, "restarts": 2, "report_every": 50, "validation_limit": 32},
+    "training": {"steps": 100, "restarts": 2, "report_every": 50, "validation_limit": 32},
     "arhmm": {"restarts": 2, "max_iterations": 20, "seed_windows": 50},
 }
 """The most of everything that a quick row may have."""
