@@ -50,7 +50,9 @@ def test_a_quick_row_is_the_same_row_with_less_of_everything(path):
     assert (small.kind, small.model, small.posterior) == (config.kind, config.model, config.posterior)
     assert all(getattr(less, name) <= most for name, most in QUICK_EXPERIMENT.items())
     for part, limits in QUICK_CONFIG.items():
-        assert all(getattr(getattr(small, part), name) <= most for name, most in limits.items())
+        for name, most in limits.items():
+            value = getattr(getattr(small, part), name)
+            assert (len(value) if isinstance(value, tuple) else value) <= most
     assert all(step % small.training.report_every == 0 and step <= small.training.steps for step in less.story)
     assert bool(less.story) == bool(experiment.story)
 

@@ -39,9 +39,9 @@ class Experiment:
 QUICK_EXPERIMENT = {"runs": 2, "single_runs": 2, "training_sequences": 200, "test_sequences": 50}
 QUICK_CONFIG = {
     "training": {"steps": 100, "restarts": 2, "report_every": 50, "validation_limit": 32},
-    "arhmm": {"restarts": 2, "max_iterations": 20, "seed_windows": 50},
+    "arhmm": {"lags": 1, "features": 1, "restarts": 2, "max_iterations": 20, "seed_windows": 50},
 }
-"""The most of everything that a quick row may have."""
+"""The most of everything that a quick row may have; of what is tried in turn, how many."""
 
 
 def read_row(path: Path) -> tuple[Experiment, Config]:
@@ -88,7 +88,10 @@ def quick(experiment: Experiment, config: Config) -> tuple[Experiment, Config]:
 
 
 def _cut(settings: Any, most: dict[str, int]) -> Any:
-    return dataclasses.replace(settings, **{name: min(getattr(settings, name), value) for name, value in most.items()})
+    def less(value: Any, limit: int) -> Any:
+        return value[:limit] if isinstance(value, tuple) else min(value, limit)
+
+    return dataclasses.replace(settings, **{name: less(getattr(settings, name), limit) for name, limit in most.items()})
 
 
 def digest(experiment: Experiment, config: Config) -> str:
