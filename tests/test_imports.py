@@ -27,7 +27,7 @@ ALLOWED = {
 }
 TOP = {
     *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
-    *("boards", "story", "__init__"),
+    *("boards", "story", "experiment", "results", "curves", "__init__"),
 }
 
 

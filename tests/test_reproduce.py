@@ -1,17 +1,13 @@
-"""Experiments as data: every file can be read, and a small experiment runs to its table."""
+"""A small experiment runs to its table, and goes on after a stop."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from swerve import boards, cli, reproduce
+from swerve import cli, reproduce
 from swerve.errors import InputError
-
-EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
-ROWS = sorted(EXPERIMENTS.glob("*/*.toml"))
 
 EXPERIMENT = """
 [experiment]
@@ -55,6 +51,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 @pytest.fixture
 def experiments(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(reproduce, "WORK", tmp_path / "work")
+    monkeypatch.setattr(reproduce, "QUICK", tmp_path / "quick")
     (tmp_path / "experiments" / "tiny").mkdir(parents=True)
     return tmp_path / "experiments"
 
@@ -88,23 +85,7 @@ def check_stored(path: Path, model: str, runs: int) -> dict:
     return stored
 
 
-def test_there_are_experiments():
-    assert ROWS
-
-
-@pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_row_can_be_read(path):
-    experiment, config = reproduce.read_row(path)
-    source = boards.find(experiment.board)
-    assert experiment.row
-    assert experiment.runs >= 1
-    if experiment.model == "oracle":
-        assert source.oracle is not None
-    elif experiment.model not in reproduce.UNTRAINED:
-        assert config.kind == experiment.model
-
-
-def test_quick_rows_run_once_and_are_shown(experiments, monkeypatch):
+def test_fast_rows_run_once_and_are_shown(experiments, monkeypatch):
     add(experiments, "arhmm", 2)
     add(experiments, "oracle", 1)
     results = experiments / "results" / "tiny"
@@ -119,7 +100,7 @@ def test_quick_rows_run_once_and_are_shown(experiments, monkeypatch):
     assert oracle["row"] == "a tiny oracle"
     assert oracle["scores"]["frame_f1"]["mean"] > 90
     arhmm = check_stored(results / "arhmm.json", "arhmm", 2)
-    assert [detail["lags"] for detail in arhmm["details"]] == [1, 1]
+    assert [(detail["lags"], detail["features"]) for detail in arhmm["details"]] == [(1, 0), (1, 0)]
 
     def fail(*arguments):
         raise AssertionError("a row with a result is not run again")
@@ -143,6 +124,8 @@ def test_an_snlds_row_and_its_row_with_one_restart(experiments):
     timing, detail, *others = chosen["details"]
     assert timing["training_seconds"] > 0
     assert [len(one["restarts"]) for one in (detail, *others)] == [2, 1, 1]
+    assert chosen["bound_f1_rank_correlation"] in (-1.0, 1.0)
+    assert single["bound_f1_rank_correlation"] is None
     assert chosen["row"] == "a tiny snlds"
     assert "one restart" in single["row"]
     for stored, restart in ((chosen, detail["chosen"]), (single, 0)):
@@ -168,51 +151,81 @@ def test_a_story_is_told_in_a_picture_and_scores(experiments):
     assert (results / "story.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("steps", "restarts", "message"), [([10], 2, "follows one restart"), ([15], 1, "every 10"), ([30], 1, "every 10")]
-)
-def test_a_story_that_can_not_be_told(experiments, steps, restarts, message):
-    sizes = SIZES.replace("restarts = 2", f"restarts = {restarts}")
-    text = EXPERIMENT.format(model="snlds", runs=1) + f"story = {steps}\n" + sizes
-    (experiments / "tiny" / "story.toml").write_text(text)
-    with pytest.raises(InputError, match=message):
-        reproduce.run("tiny", experiments, show=False, row=None)
-
-
 def test_showing_what_was_never_run(experiments):
     add(experiments, "oracle", 1)
     with pytest.raises(InputError, match="no stored results"):
         reproduce.run("tiny", experiments, show=True, row=None)
 
 
-def test_unknown_experiments_name_the_known(experiments):
+def test_the_curves_of_a_stopped_row_are_those_of_one_that_never_stopped(experiments, monkeypatch):
+    sizes = SIZES.replace("restarts = 2", "restarts = 1")
+    text = EXPERIMENT.format(model="snlds", runs=2) + "curve = true\n" + sizes
+    (experiments / "tiny" / "curve.toml").write_text(text)
+    results = experiments / "results" / "tiny"
+    watch = reproduce.CurveFile.watch
+
+    def stop(curve_file, report):
+        watch(curve_file, report)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduce.CurveFile, "watch", stop)
+        with pytest.raises(KeyboardInterrupt):
+            reproduce.run("tiny", experiments, show=False, row=None)
+    assert not results.exists()
+    reproduce.run("tiny", experiments, show=False, row=None)
+    assert (results / "curves.png").read_bytes().startswith(b"\x89PNG")
+    _, *details = check_stored(results / "curve.json", "snlds", 2)["details"]
+    for detail in details:
+        assert [point["step"] for point in detail["curve"]] == [10, 20]
+        assert detail["curve"][-1]["bound"] == pytest.approx(detail["restarts"][0]["bound"])
+        assert all(-1 <= point["weight_correlation"] <= 1 for point in detail["curve"])
+    assert details[0]["curve"] != details[1]["curve"]
+
+    (results / "curve.json").unlink()
+    monkeypatch.setattr(reproduce, "WORK", experiments / "elsewhere")
+    reproduce.run("tiny", experiments, show=False, row=None)
+    assert check_stored(results / "curve.json", "snlds", 2)["details"][1:] == details
+
+
+def test_a_stopped_arhmm_row_keeps_the_runs_it_had(experiments, monkeypatch):
+    add(experiments, "arhmm", 2)
+    fit, seeds = reproduce.fit_arhmm, []
+
+    def fit_once(prepared, config):
+        seeds.append(config.seed)
+        if seeds == [0, 1]:
+            raise KeyboardInterrupt
+        return fit(prepared, config)
+
+    monkeypatch.setattr(reproduce, "fit_arhmm", fit_once)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce.run("tiny", experiments, show=False, row=None)
+    reproduce.run("tiny", experiments, show=False, row=None)
+    assert seeds == [0, 1, 1]
+    check_stored(experiments / "results" / "tiny" / "arhmm.json", "arhmm", 2)
+
+
+def test_quick_results_lie_apart_and_say_what_they_are(experiments, tmp_path):
     add(experiments, "oracle", 1)
-    with pytest.raises(InputError, match="there are: tiny"):
-        reproduce.run("tinny", experiments, show=False, row=None)
+    shown = swerve("reproduce", "tiny", "--quick", "--experiments", experiments)
+    assert "quick: not the real thing" in shown
+    assert not (experiments / "results").exists()
+    assert not (tmp_path / "work").exists()
+    stored = check_stored(tmp_path / "quick" / "results" / "tiny" / "oracle.json", "oracle", 1)
+    assert stored["quick"] == "quick: not the real thing"
+    assert "not the real thing" in swerve("reproduce", "tiny", "--quick", "--show", "--experiments", experiments)
+    with pytest.raises(InputError, match="no stored results"):
+        reproduce.run("tiny", experiments, show=True, row=None)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[experiment", "is not valid TOML"),
-        ('[experiment]\nbord = "bouncing-ball"', "did you mean 'experiment.board'"),
-        ('[experiment]\nboard = "pool"', "There is no board 'pool'"),
-        ('[experiment]\nboard = "reacher-0.1"', "There is no board 'reacher-0.1'"),
-        ('[experiment]\nboard = "fields-0.1"\nmodel = "oracle"', "there is no oracle for 'fields-0.1'"),
-        ('[experiment]\nmodel = "snlsd"', "did you mean 'snlds'"),
-        ('[recipe]\nname = "papper"', "did you mean 'paper'"),
-        ("[training]\nstep = 5", "did you mean 'training.steps'"),
-    ],
-)
-def test_rows_that_make_no_sense(tmp_path, text, message):
-    (tmp_path / "row.toml").write_text(text)
-    with pytest.raises(InputError, match=message):
-        reproduce.read_row(tmp_path / "row.toml")
-
-
-def test_an_edited_row_has_a_working_folder_of_its_own():
-    experiment, config = reproduce.Experiment(), reproduce.Config()
-    longer = dataclasses.replace(config, training=dataclasses.replace(config.training, steps=7))
-    assert reproduce.digest(experiment, config) == reproduce.digest(experiment, reproduce.Config())
-    assert reproduce.digest(experiment, longer) != reproduce.digest(experiment, config)
-    assert reproduce.digest(dataclasses.replace(experiment, runs=2), config) != reproduce.digest(experiment, config)
+def test_a_table_is_several_folders(experiments):
+    add(experiments, "oracle", 1)
+    (experiments / "other").mkdir()
+    (experiments / "other" / "majority.toml").write_text(EXPERIMENT.format(model="majority", runs=1))
+    (experiments / "tables.toml").write_text(
+        '[tables]\ntable9 = ["tiny", "other"]\n[paper.bouncing-ball]\nkvae = { frame_f1 = [33.7, 7.5] }\n'
+    )
+    shown = swerve("reproduce", "table9", "--experiments", experiments)
+    assert {one.parent.name for one in (experiments / "results").glob("*/*.json")} == {"tiny", "other"}
+    assert "oracle" in shown and "majority" in shown and "kvae" in shown

@@ -203,13 +203,26 @@ def generate(
 
 @app.command("reproduce")
 def reproduce_command(
-    name: Annotated[str, typer.Argument(help="Folder under experiments/, such as bouncing-ball.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1 (ball and reacher), table2 (Dubins video), fields, dubins-positions, annealing, correlation,"
+            " ablation, learning-story, or any other folder under experiments/."
+        ),
+    ],
     show: Annotated[bool, typer.Option("--show", help="Print the stored results without running anything.")] = False,
     row: Annotated[str | None, typer.Option(help="Only the rows whose name contains this.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes on a CPU, under runs/quick: shows that it works, not the scores.")
+    ] = False,
     experiments: Annotated[Path, typer.Option(help="The folder of experiments.")] = Path("experiments"),
 ) -> None:
-    """Runs an experiment of the table and stores scores, config, seeds, versions and commit as JSON."""
-    reproduce.run(name, experiments, show=show, row=row)
+    """Runs the rows of an experiment that have no result yet and prints its tables beside the paper's numbers.
+
+    A result is a JSON file with scores, config, seeds, versions and commit. Ctrl-C saves; the same command goes on
+    where it was. How experiments are stored: docs/experiments.md.
+    """
+    reproduce.run(name, experiments, show=show, row=row, in_minutes=quick)
 
 
 def _read(data: list[Path], sequence: str | None, label: str | None, controls: list[str] | None) -> list[Series]:

@@ -240,7 +240,9 @@ PAPER = Recipe(
     variants=(Variant(),),
 )
 PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
-RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
+PAPER_SHORT = dataclasses.replace(PAPER, name="paper-short")
+"""The paper's schedule as the same shares of fewer steps."""
+RECIPES = {"default": Recipe(), "paper": PAPER, "paper-short": PAPER_SHORT, "paper-ball": PAPER_BALL}
 PAPER_MODEL = {
     "dynamics_residual": False,
     "initial_per_regime": True,
@@ -259,6 +261,7 @@ PAPER_POSTERIOR = {
 PARTS = {
     "default": ({}, {}, {}),
     "paper": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 300_000, "restarts": 1}),
+    "paper-short": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 20_000, "restarts": 1}),
     "paper-ball": (
         PAPER_MODEL | {"dynamics": "gru", "dynamics_hidden": (4,)},
         PAPER_POSTERIOR,

@@ -5,14 +5,11 @@ held-out bound. Working files lie under runs/reproduce, so that a stopped experi
 """
 
 import dataclasses
-import hashlib
-import json
 import platform
 import subprocess
 import time
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,12 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from swerve import boards, display, story
+from swerve import boards, display, results, story
 from swerve.arhmm import ArHmm
-from swerve.config import Config, merge, with_kind, with_recipe
+from swerve.config import Config, merge
+from swerve.curves import CurveFile, look
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.experiment import NOT_REAL, UNTRAINED, Experiment, digest, quick, read_row, was_edited
 from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
 from swerve.run import Run
 from swerve.training import loop
@@ -34,102 +33,78 @@ from swerve.training.checkpoint import read_json, write_json
 from swerve.training.restarts import pick
 from swerve.training.step import System, TrainingData
 
-WORK = Path("runs/reproduce")
-UNTRAINED = ("oracle", "majority")
+WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
 TRAINING_SEED, TEST_SEED = 4000, 4001
-SCORES = ("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "accuracy_merged", "nmi", "ari")
+SCORES = (
+    *("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"),
+    *("accuracy_merged", "switch_f1_tol0_merged", "switch_f1_tol5_merged"),
+)
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """What a row is about; everything else in its file belongs to the config."""
+def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False) -> None:
+    """Runs every row of an experiment that has no result yet, then prints its tables beside the paper's numbers.
 
-    board: str = "bouncing-ball"
-    model: str = "snlds"
-    row: str = ""
-    runs: int = 5
-    single_runs: int = 0
-    """Runs of the row with one restart, if more than `runs`."""
-    target: float | None = None
-    """Frame F1 from which a run counts as a success."""
-    training_sequences: int = 2000
-    test_sequences: int = 200
-    story: tuple[int, ...] = ()
-    """Steps at which a single restart is drawn; the picture lies beside the result."""
+    `in_minutes` runs them cut short, all of it under runs/quick: to see that it works, not what it is worth.
+    """
+    stored = []
+    for rows in results.folders(name, folder):
+        kept = (QUICK if in_minutes else folder) / "results" / rows.name
+        if not show:
+            _run_rows(rows, kept, row, in_minutes)
+            picture = results.draw_curves(kept)
+            if picture is not None:
+                display.console.print(f"Drew {picture}.")
+        stored += results.read_stored(kept)
+    if not stored:
+        raise InputError(f"There are no stored results for '{name}'{' in ' + str(QUICK) if in_minutes else ''}.")
+    results.print_tables(name, stored, results.read_tables(folder))
 
 
-def run(name: str, folder: Path, *, show: bool, row: str | None) -> None:
-    """Runs every row of an experiment that has no result yet, then prints the table."""
-    source = folder / name
-    files = sorted(source.glob("*.toml"))
-    if not files:
-        known = ", ".join(sorted(p.name for p in folder.glob("*") if list(p.glob("*.toml")))) or "none"
-        raise InputError(f"There is no experiment '{name}' in {folder}; there are: {known}.")
-    for path in files:
-        result = folder / "results" / name / f"{path.stem}.json"
-        if show or (row is not None and row not in path.stem):
+def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool) -> None:
+    for path in sorted(rows.glob("*.toml")):
+        result = kept / f"{path.stem}.json"
+        if row is not None and row not in path.stem:
             continue
-        if result.is_file():
-            _tell_if_edited(path, result)
-            continue
-        _run_row(name, path, result)
-    print_table(folder / "results" / name, name)
+        experiment, config = read_row(path)
+        if in_minutes:
+            experiment, config = quick(experiment, config)
+        if not result.is_file():
+            _run_row(path, experiment, config, result, in_minutes)
+        elif was_edited(read_json(result), experiment, config):
+            display.errors.print(
+                f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."
+            )
 
 
-def _tell_if_edited(path: Path, result: Path) -> None:
-    experiment, config = read_row(path)
-    stored = read_json(result)
-    now = json.loads(json.dumps([asdict(experiment), asdict(config)]))
-    if [stored["experiment"], stored["config"]] != now:
-        display.errors.print(
-            f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."
-        )
-
-
-def print_table(folder: Path, name: str) -> None:
-    """The stored rows, mean and standard deviation over runs."""
-
-    rows = {}
-    for path in sorted(folder.glob("*.json")):
-        stored = read_json(path)
-        label = f"{stored['board']}  {stored['model']}  {stored['row']}"
-        rows[label] = {key: value["mean"] for key, value in stored["scores"].items() if value["mean"] is not None}
-    if not rows:
-        raise InputError(f"There are no stored results for '{name}' in {folder}.")
-    display.print_scores(rows, f"{name}: mean over runs, percent")
-
-
-def _run_row(name: str, path: Path, result: Path) -> None:
-    experiment, config = read_row(path)
-    display.console.print(f"[bold]{name}/{path.stem}[/]: {experiment.model}, {experiment.row}", highlight=False)
+def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, in_minutes: bool) -> None:
+    name, remark = f"{path.parent.name}/{path.stem}", f" ({NOT_REAL})" if in_minutes else ""
+    display.console.print(f"[bold]{name}[/]: {experiment.model}, {experiment.row}{remark}", highlight=False)
     began = time.perf_counter()
-    board = boards.find(experiment.board)
-    training = board.generate(experiment.training_sequences, seed=TRAINING_SEED)
-    test = board.generate(experiment.test_sequences, seed=TEST_SEED)
-    work = WORK / name / f"{path.stem}-{digest(experiment, config)}"
+    work = (QUICK / "work" if in_minutes else WORK) / f"{name}-{digest(experiment, config)}"
     work.mkdir(parents=True, exist_ok=True)
-    details: list[dict[str, Any]] = [{}]
-    if experiment.model == "oracle":
-        assert board.oracle is not None
-        found = {"": [_score(board.oracle(test), test)]}
-    elif experiment.model == "majority":
-        found = {"": [_score(np.zeros_like(test.s), test)]}
-    elif experiment.story:
-        prepared = prepare(training.series(), config)
-        details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
-        found = {"": [details[-1]]}
+    board = boards.find(experiment.board)
+    test = board.generate(experiment.test_sequences, seed=TEST_SEED)
+    if experiment.model in UNTRAINED:
+        labels = np.zeros_like(test.s) if board.oracle is None or experiment.model == "majority" else board.oracle(test)
+        found, details = {"": [_score(labels, test)]}, [{}]
     else:
-        prepared = prepare(training.series(), config)
-        runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
-        found, details = runner(prepared, config, experiment, test, work)
+        prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
+        if experiment.story:
+            details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
+            found = {"": [details[-1]]}
+        else:
+            runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
+            found, details = runner(prepared, config, experiment, test, work)
     for title, scores in found.items():
         stored = {
             "board": experiment.board,
             "model": experiment.model,
             "row": title or experiment.row,
+            **({"quick": NOT_REAL} if in_minutes else {}),
             "scores": {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES},
             "success_rate": _success_rate(scores, experiment.target),
+            "bound_f1_rank_correlation": None if title else results.rank_correlation(details),
             "details": details,
             "experiment": asdict(experiment),
             "config": asdict(config),
@@ -142,41 +117,36 @@ def _run_row(name: str, path: Path, result: Path) -> None:
         write_json(target, stored)
 
 
-def digest(experiment: Experiment, config: Config) -> str:
-    """Tells the settings of a row apart, so that an edited row never goes on from another's checkpoint."""
-    settings = json.dumps([asdict(experiment), asdict(config)], sort_keys=True)
-    return hashlib.sha256(settings.encode()).hexdigest()[:8]
-
-
-def read_row(path: Path) -> tuple[Experiment, Config]:
-    """A row's file: the table [experiment] and settings of the config."""
-    try:
-        settings = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}.") from None
-    experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
-    source = boards.find(experiment.board)
-    if experiment.model == "oracle" and source.oracle is None:
-        raise InputError(f"{path}: there is no oracle for '{experiment.board}'.")
-    config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
-    config = config if experiment.model in UNTRAINED else with_kind(config, experiment.model)
-    return experiment, merge(config, settings)
-
-
 def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
-    scores, details = [], []
+    """One run after the other; those that a stopped experiment had finished are not fitted again."""
+    runs = []
     for seed in range(experiment.runs):
-        candidates = fit_arhmm(prepared, dataclasses.replace(config, seed=seed))
-        scores.append(_score_model(candidates[0].model, prepared, config, test))
-        details.append({"held_out": candidates[0].held_out, "lags": candidates[0].lags})
-    return {"": scores}, details
+        done = work / f"run-{seed}.json"
+        if not done.is_file():
+            best = fit_arhmm(prepared, dataclasses.replace(config, seed=seed))[0]
+            detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features}
+            write_json(done, {"scores": _score_model(best.model, prepared, config, test), "detail": detail})
+        runs.append(read_json(done))
+    return {"": [one["scores"] for one in runs]}, [one["detail"] for one in runs]
 
 
-def train_runs(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> loop.Trained:
+def train_runs(
+    prepared: Prepared,
+    config: Config,
+    experiment: Experiment,
+    work: Path,
+    *,
+    watch: Callable[[loop.Report], None] = lambda report: None,
+) -> loop.Trained:
     """All restarts of all runs on one axis, none dropped; goes on from `work` if it was stopped."""
     states, restarts, guides = _seeded(prepared, config, experiment, work)
     plan = dataclasses.replace(plan_of(config), rungs=())
     with display.stop_on_interrupt() as stop, display.training_progress(plan.steps) as show:
+
+        def report(now: loop.Report) -> None:
+            show(now)
+            watch(now)
+
         trained = loop.train(
             plan,
             states,
@@ -184,7 +154,7 @@ def train_runs(prepared: Prepared, config: Config, experiment: Experiment, work:
             TrainingData(prepared.training, guides),
             prepared.validation,
             checkpoint=work / "training.safetensors",
-            on_report=show,
+            on_report=report,
             should_stop=stop,
         )
     if not trained.finished:
@@ -194,7 +164,17 @@ def train_runs(prepared: Prepared, config: Config, experiment: Experiment, work:
 
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
-    trained = train_runs(prepared, config, experiment, work)
+    curves = {}
+    if experiment.curve:
+
+        def numbers_of(system: System, bound: float, step: int) -> dict[str, Any]:
+            return look(system, bound, step, prepared, config, test).numbers
+
+        curve_file = CurveFile(work / "curve.json", numbers_of)
+        trained = train_runs(prepared, config, experiment, work, watch=curve_file.watch)
+        curves = curve_file.finish(trained)
+    else:
+        trained = train_runs(prepared, config, experiment, work)
     ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
     bounds = trained.history.latest("bound", list(range(ends[-1])))
     place = {restart: position for position, restart in enumerate(trained.alive)}
@@ -212,11 +192,12 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
                 "restarts": [
                     {"bound": float(bounds[r]), **{key: every[r][key] for key in SCORES}} for r in sorted(every)
                 ],
+                **({"curve": curves[begin]} if begin in curves else {}),
             }
         )
     rows = {"": chosen[: experiment.runs]}
     if config.training.restarts > 1:
-        rows["one restart at the recipe's central values"] = single
+        rows[results.SINGLE] = single
     timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
     return rows, [timing, *details]
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from swerve import display
 from swerve.config import Config
+from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
-from swerve.evaluation.scores import score
 from swerve.fitting import Prepared, fit_snlds
 from swerve.report import figures
 from swerve.run import Run
@@ -19,30 +19,21 @@ SWITCHES = 2  # the sequence shown has at least this many
 
 def tell(prepared: Prepared, config: Config, test: Board, steps: tuple[int, ...], picture: Path) -> list[dict]:
     """Trains one restart, draws the marginals at `steps`, and returns the scores at every look."""
-    settings = config.training
-    if settings.restarts != 1:
-        raise InputError(f"A story follows one restart: set training.restarts to 1, not {settings.restarts}.")
-    if any(step % settings.report_every or step > settings.steps for step in steps):
-        raise InputError(f"Not all of {list(steps)} fall on a look every {settings.report_every} steps.")
     series = test.series()
     shown = int(np.argmax((np.diff(test.s, axis=1) != 0).sum(axis=1) >= SWITCHES))
     looks: list[dict] = []
     marginals: dict[int, np.ndarray] = {}
     runs: list[Run] = []
 
-    with display.stop_on_interrupt() as should_stop, display.training_progress(settings.steps) as show:
+    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
 
         def watch(report: Report) -> None:
             show(report)
-            bound = report.bounds[report.best]
-            now = Run(config, report.system, prepared.columns, prepared.controls, prepared.standardizer, bound)
-            found = now.segment(series, samples=1)
-            looks.append(
-                {"step": report.step, "bound": bound, **score([one.labels for one in found], list(test.s)).as_dict()}
-            )
+            now = look(report.system, report.bounds[report.best], report.step, prepared, config, test)
+            looks.append(now.numbers)
             if report.step in steps:
-                marginals[report.step] = found[shown].probabilities
-            runs[:] = [now]
+                marginals[report.step] = now.found[shown].probabilities
+            runs[:] = [now.run]
 
         trained = fit_snlds(prepared, config, on_report=watch, should_stop=should_stop)
     if not trained.finished:
@@ -52,9 +43,9 @@ def tell(prepared: Prepared, config: Config, test: Board, steps: tuple[int, ...]
         runs[0].infer([series[shown]])[0].expected,
         test.s[shown],
         marginals,
-        np.array([look["step"] for look in looks]),
-        -np.array([look["bound"] for look in looks]),
-        np.array([look["frame_f1"] for look in looks]) / 100,
+        np.array([one["step"] for one in looks]),
+        -np.array([one["bound"] for one in looks]),
+        np.array([one["frame_f1"] for one in looks]) / 100,
         title=f"{series[shown].name}, recipe {config.recipe.name}",
     )
     picture.parent.mkdir(parents=True, exist_ok=True)

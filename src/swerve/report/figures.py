@@ -1,6 +1,7 @@
 """All figures by name. Each takes arrays and returns a `matplotlib.figure.Figure`; `save` writes a PNG."""
 
 from swerve.report.canvas import png_bytes, save
+from swerve.report.curves import Curve, curves
 from swerve.report.palette import regime_colors
 from swerve.report.recordings import marginals_beside_truth, reconstruction, ribbon
 from swerve.report.regimes import regime_cards
@@ -9,7 +10,9 @@ from swerve.report.training import History, learning_story, training_curves
 from swerve.report.video import overlays
 
 __all__ = [
+    "Curve",
     "History",
+    "curves",
     "learning_story",
     "marginals_beside_truth",
     "overlays",

@@ -48,10 +48,10 @@ def training_curves(history: History, *, title: str = "") -> Figure:
     used.yaxis.set_major_locator(whole_numbers(6))
     if history["frame_f1"] is not None:
         scored = styled(figure.add_subplot(grid[1, 2]), "frame F1 of the chosen restart")
-        _draw_curve(scored, step, history["frame_f1"], color=BLUE)
-        _percent(scored)
+        draw_curve(scored, step, history["frame_f1"], color=BLUE)
+        percent(scored)
     for axes in figure.axes:
-        _name_steps(axes)
+        name_steps(axes)
     return figure
 
 
@@ -103,16 +103,16 @@ def _draw_progress(
     shown_steps: list[int],
 ) -> None:
     styled(axes, "training progress; dotted: the steps shown above")
-    _draw_curve(axes, steps, log_relative(nll), color=ORANGE)
+    draw_curve(axes, steps, log_relative(nll), color=ORANGE)
     axes.set_ylabel("ln(nll - min(nll) + 1)", color=ORANGE)
     for step in shown_steps:
         axes.axvline(step, color=MUTED, linewidth=1, linestyle=":")
     scored = axes.twinx()
     styled(scored, grid=False)
-    _draw_curve(scored, steps, frame_f1, color=BLUE)
-    _percent(scored)
+    draw_curve(scored, steps, frame_f1, color=BLUE)
+    percent(scored)
     scored.set_ylabel("frame F1", color=BLUE)
-    _name_steps(axes)
+    name_steps(axes)
 
 
 def _draw_bounds(axes: Axes, step: Int[np.ndarray, " S"], bound: Float[np.ndarray, "R S"], chosen: int) -> None:
@@ -155,11 +155,12 @@ def _draw_restarts(
 ) -> None:
     for restart, row in enumerate(values):
         if restart != chosen:
-            _draw_curve(axes, step, row, color=PALE_BLUE, linewidth=1.0, alpha=0.8, **look)
-    _draw_curve(axes, step, values[chosen], color=BLUE, linewidth=2.2, zorder=3, gid="chosen", **look)
+            draw_curve(axes, step, row, color=PALE_BLUE, linewidth=1.0, alpha=0.8, **look)
+    draw_curve(axes, step, values[chosen], color=BLUE, linewidth=2.2, zorder=3, gid="chosen", **look)
 
 
-def _draw_curve(axes: Axes, step: Int[np.ndarray, " S"], values: np.ndarray, **look) -> None:
+def draw_curve(axes: Axes, step: Int[np.ndarray, " S"], values: np.ndarray, **look) -> None:
+    """A line, or a dot where there is a single point."""
     alone = "o" if np.isfinite(values).sum() == 1 else ""
     axes.plot(step, values, marker=alone, **{"linewidth": 1.8, **look})
 
@@ -168,12 +169,14 @@ def _finite(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _percent(axes: Axes) -> None:
+def percent(axes: Axes) -> None:
+    """Shares from 0 to 1, written as percent."""
     axes.set_ylim(0, 1.04)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def _name_steps(axes: Axes) -> None:
+def name_steps(axes: Axes) -> None:
+    """Training steps along the bottom."""
     axes.set_xlabel("training step")
     axes.xaxis.set_major_locator(whole_numbers(6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))

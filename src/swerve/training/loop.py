@@ -93,6 +93,8 @@ class Report:
     messages: list[str]
     system: System
     """The best restart's parameters as they are now."""
+    systems: System
+    """All living restarts' parameters as they are now (leading axis)."""
 
     best: int
     """Position among the living of the restart that would be chosen now."""
@@ -256,6 +258,7 @@ def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, mess
         messages=messages,
         best=best,
         system=axis.pick(run.states.system, best),
+        systems=run.states.system,
     )
 
 

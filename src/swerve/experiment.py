@@ -1,0 +1,114 @@
+"""A row of an experiment as data: what its file says, and what tells it apart from other rows."""
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from swerve import boards
+from swerve.config import PARTS, Config, merge, with_kind, with_recipe
+from swerve.errors import InputError
+
+UNTRAINED = ("oracle", "majority")
+NOT_REAL = "quick: not the real thing"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a row is about; everything else in its file belongs to the config."""
+
+    board: str = "bouncing-ball"
+    model: str = "snlds"
+    row: str = ""
+    runs: int = 5
+    single_runs: int = 0
+    """Runs of the row with one restart, if more than `runs`."""
+    target: float | None = None
+    """Frame F1 from which a run counts as a success."""
+    training_sequences: int = 2000
+    test_sequences: int = 200
+    story: tuple[int, ...] = ()
+    """Steps at which a single restart is drawn; the picture lies beside the result."""
+    curve: bool = False
+    """Keep how every run went: bound, frame F1 and correlation of the regimes' weights at every report."""
+
+
+QUICK_EXPERIMENT = {"runs": 2, "single_runs": 2, "training_sequences": 200, "test_sequences": 50}
+QUICK_CONFIG = {
+    "training": {"steps": 100, "restarts": 2, "report_every": 50, "validation_limit": 32},
+    "arhmm": {"lags": 1, "features": 1, "restarts": 2, "max_iterations": 20, "seed_windows": 50},
+}
+"""The most of everything that a quick row may have; of what is tried in turn, how many."""
+
+
+def read_row(path: Path) -> tuple[Experiment, Config]:
+    """A row's file: the table [experiment] and settings of the config."""
+    try:
+        settings = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
+    source = boards.find(experiment.board)
+    if experiment.model == "oracle" and source.oracle is None:
+        raise InputError(f"{path}: there is no oracle for '{experiment.board}'.")
+    config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
+    config = config if experiment.model in UNTRAINED else with_kind(config, experiment.model)
+    config = merge(config, settings)
+    _check(path, experiment, config)
+    return experiment, config
+
+
+def _check(path: Path, experiment: Experiment, config: Config) -> None:
+    training, whole = config.training, PARTS["paper"][2]["steps"]
+    if config.recipe.name == "paper" and training.steps < whole:
+        raise InputError(f"{path}: with fewer than {whole} steps the paper's recipe is called paper-short.")
+    if (experiment.story or experiment.curve) and training.restarts != 1:
+        raise InputError(
+            f"{path}: a story or curve follows one restart: set training.restarts to 1, not {training.restarts}."
+        )
+    if any(step % training.report_every or step > training.steps for step in experiment.story):
+        raise InputError(f"{path}: not all of {list(experiment.story)} fall on a look every {training.report_every}.")
+
+
+def quick(experiment: Experiment, config: Config) -> tuple[Experiment, Config]:
+    """The same row in a minute or two: every count is cut to what a quick row may have."""
+    whole, training = config.training.steps, QUICK_CONFIG["training"]
+    steps, every = min(whole, training["steps"]), training["report_every"]
+    looks = {min(steps, -(-step * steps // whole // every) * every) for step in experiment.story}
+    recipe = dataclasses.replace(config.recipe, name="paper-short") if config.recipe.name == "paper" else config.recipe
+    return (
+        dataclasses.replace(_cut(experiment, QUICK_EXPERIMENT), story=tuple(sorted(looks))),
+        dataclasses.replace(
+            config, recipe=recipe, **{part: _cut(getattr(config, part), most) for part, most in QUICK_CONFIG.items()}
+        ),
+    )
+
+
+def _cut(settings: Any, most: dict[str, int]) -> Any:
+    def less(value: Any, limit: int) -> Any:
+        return value[:limit] if isinstance(value, tuple) else min(value, limit)
+
+    return dataclasses.replace(settings, **{name: less(getattr(settings, name), limit) for name, limit in most.items()})
+
+
+def digest(experiment: Experiment, config: Config) -> str:
+    """Tells the settings of a row apart, so that an edited row never goes on from another's checkpoint."""
+    about = asdict(experiment)
+    if not experiment.curve:
+        del about["curve"]  # rows without a curve keep the folder they had before there were any
+    settings = json.dumps([about, asdict(config)], sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()[:8]
+
+
+def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
+    """Whether a result was made with other settings; what a row could not say then counts as not said."""
+    return {**_as_json(Experiment()), **stored["experiment"]} != _as_json(experiment) or stored["config"] != _as_json(
+        config
+    )
+
+
+def _as_json(settings: Any) -> Any:
+    return json.loads(json.dumps(asdict(settings)))

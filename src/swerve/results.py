@@ -1,0 +1,161 @@
+"""Stored results: which belong to a table, how they print beside the paper's numbers, and figures of curves."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from scipy.stats import rankdata
+
+from swerve import curves, display
+from swerve.errors import InputError
+from swerve.experiment import NOT_REAL
+from swerve.training.checkpoint import read_json
+
+TABLES_FILE, PICTURE = "tables.toml", "curves.png"
+SINGLE = "one restart at the recipe's central values"
+COLUMNS = {"frame_f1": "frame F1", "switch_f1_tol0": "switch F1 exact", "switch_f1_tol5": "switch F1 ±5"}
+MERGED = {
+    "frame_f1": "accuracy_merged",
+    "switch_f1_tol0": "switch_f1_tol0_merged",
+    "switch_f1_tol5": "switch_f1_tol5_merged",
+}
+"""Scores after each of a model's regimes was joined to the true one it fits best."""
+
+Numbers = Mapping[str, Sequence[float]]
+Stored = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Which folders make a table of the paper, and the paper's numbers: board -> model -> score -> mean (and sd)."""
+
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, Numbers]] = field(default_factory=dict)
+
+
+def read_tables(experiments: Path) -> Tables:
+    """What experiments/tables.toml says; without the file every folder stands for itself."""
+    path = experiments / TABLES_FILE
+    return Tables(**tomllib.loads(path.read_text())) if path.is_file() else Tables()
+
+
+def folders(name: str, experiments: Path) -> list[Path]:
+    """The folders of rows that a name stands for."""
+    tables = read_tables(experiments).tables
+    found = [experiments / one for one in tables.get(name, [name])]
+    if not all(list(one.glob("*.toml")) for one in found):
+        known = {*tables, *(path.parent.name for path in experiments.glob("*/*.toml"))}
+        raise InputError(
+            f"There is no experiment '{name}' in {experiments}; there are: {', '.join(sorted(known)) or 'none'}."
+        )
+    return found
+
+
+def print_tables(name: str, stored: Sequence[Stored], tables: Tables) -> None:
+    """A table per board: mean ± standard deviation over runs, in percent, and the paper's numbers beside them.
+
+    A table of the paper ends with those of its models that Swerve has no row for.
+    """
+    for board in dict.fromkeys(one["board"] for one in stored):
+        rows = [one for one in stored if one["board"] == board]
+        paper = tables.paper.get(board, {})
+        table = _board_table(f"{name}: {board}", rows, paper)
+        ours = {one["model"] for one in rows}
+        for model in [one for one in paper if name in tables.tables and one.removesuffix("-merged") not in ours]:
+            table.add_row(model, "the paper's alone", *_cells({}, paper[model], _told(paper)))
+        display.console.print(table)
+
+
+def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbers]) -> Table:
+    quick = f" ({NOT_REAL})" if any("quick" in one for one in stored) else ""
+    told = _told(paper)
+    table = Table(title=f"{title}, mean ± sd over runs, percent{quick}")
+    table.add_column("model", overflow="fold")
+    table.add_column("row", overflow="fold", ratio=1)
+    for name, heading in COLUMNS.items():
+        table.add_column(heading, justify="right")
+        if name in told:
+            table.add_column("the paper's", justify="right", style="italic")
+    more = {heading: [tell(one) for one in stored] for heading, tell in ONLY_WHERE_KNOWN.items()}
+    more = {heading: cells for heading, cells in more.items() if any(cells)}
+    for heading in more:
+        table.add_column(heading, justify="right")
+    for i, one in enumerate(stored):
+        row = f"{one['file']}: {one['row']}"
+        cells = _cells(one["scores"], paper.get(one["model"], {}), told)
+        table.add_row(one["model"], row, *cells, *(known[i] for known in more.values()))
+        merged = f"{one['model']}-merged"
+        if merged in paper:
+            scores = {name: one["scores"][other] for name, other in MERGED.items() if other in one["scores"]}
+            table.add_row(merged, row, *_cells(scores, paper[merged], told))
+    return table
+
+
+def _told(paper: Mapping[str, Numbers]) -> list[str]:
+    """The scores that the paper tells of a board."""
+    return [name for name in COLUMNS if any(name in numbers for numbers in paper.values())]
+
+
+def _cells(scores: Mapping[str, Any], paper: Numbers, told: Sequence[str]) -> list[str]:
+    cells = []
+    for name in COLUMNS:
+        spread = scores.get(name)
+        mean = None if spread is None else spread["mean"]
+        sd = spread["sd"] if spread is not None and len(spread["runs"]) > 1 else None
+        cells.append("" if mean is None else _plus_minus(mean, sd))
+        if name in told:
+            cells.append(_plus_minus(*paper[name]) if name in paper else "")
+    return cells
+
+
+def _plus_minus(mean: float, sd: float | None = None) -> str:
+    return f"{mean:.1f}" if sd is None else f"{mean:.1f}±{sd:.1f}"
+
+
+def _success(stored: Stored) -> str:
+    rate = stored.get("success_rate")
+    return "" if rate is None else f"{100 * rate:.0f} %"
+
+
+def _rank(stored: Stored) -> str:
+    if stored["row"] == SINGLE:
+        return ""
+    name = "bound_f1_rank_correlation"
+    value = stored[name] if name in stored else rank_correlation(stored["details"])
+    return "" if value is None else f"{value:.2f}"
+
+
+ONLY_WHERE_KNOWN = {"success": _success, "rank corr.": _rank}
+
+
+def rank_correlation(details: Sequence[Mapping[str, Any]]) -> float | None:
+    """Spearman's rho between held-out bound and frame F1 over all restarts of the runs that had several.
+
+    1 says that the bound orders restarts as the labels would. None where there is nothing to order.
+    """
+    several = [one["restarts"] for one in details if len(one.get("restarts", ())) > 1]
+    bounds, scores = ([one[key] for restarts in several for one in restarts] for key in ("bound", "frame_f1"))
+    if len(set(bounds)) < 2 or len(set(scores)) < 2:
+        return None
+    return round(float(np.corrcoef(rankdata(bounds), rankdata(scores))[0, 1]), 3)
+
+
+def read_stored(folder: Path) -> list[dict[str, Any]]:
+    """The results in a folder, each with the name of its `file`."""
+    found = [{"file": path.stem, **read_json(path)} for path in sorted(folder.glob("*.json"))]
+    return [one for one in found if "scores" in one]
+
+
+def draw_curves(folder: Path) -> Path | None:
+    """Rows that kept their curves, in one picture beside them; None where there are none."""
+    stored = [one for one in read_stored(folder) if any("curve" in detail for detail in one["details"])]
+    if not stored:
+        return None
+    rows = {f"{one['file']}: {one['row']}": [d["curve"] for d in one["details"] if "curve" in d] for one in stored}
+    quick = f" ({NOT_REAL})" if "quick" in stored[0] else ""
+    curves.draw(rows, folder / PICTURE, title=f"{folder.name}, {stored[0]['board']}{quick}")
+    return folder / PICTURE
