@@ -38,6 +38,8 @@ class ModelConfig:
     emission_noise_floor: float = 1e-4
     emission_noise_per_regime: bool = False
     emission_reads_s: bool = False
+    emission_rectified: bool = False
+    """Images pass a final ReLU, as in the paper; it dies easily on images that are almost empty."""
     switching_reads_x: bool = True
     switching_reads_z: bool = True
     switching_reads_u: bool = True
@@ -157,6 +159,17 @@ class ArHmmConfig:
     """A seed is fitted to at most this many training windows."""
 
 
+@dataclass(frozen=True)
+class CodeConfig:
+    """The code of single images that video is read and drawn through; learned before anything else."""
+
+    size: int | None = None
+    """Numbers that stand for an image, the first coordinates of the state; half of them unless told."""
+    steps: int = 2000
+    batch_size: int = 64
+    learning_rate: float = 5e-3
+
+
 SMALLEST = {
     "model.state_size": 1,
     "model.initial_components": 1,
@@ -181,6 +194,10 @@ SMALLEST = {
     "arhmm.max_iterations": 1,
     "arhmm.seed_windows": 1,
     "arhmm.stickiness": 0.0,
+    "code.size": 1,
+    "code.steps": 0,
+    "code.batch_size": 1,
+    "code.learning_rate": 0.0,
     "recipe.learning_rate": 0.0,
     "recipe.clip": 0.0,
 }
@@ -199,6 +216,7 @@ class Config:
     recipe: Recipe = field(default_factory=Recipe)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     arhmm: ArHmmConfig = field(default_factory=ArHmmConfig)
+    code: CodeConfig = field(default_factory=CodeConfig)
 
     def __post_init__(self):
         if self.model.regimes < 1:
@@ -207,13 +225,23 @@ class Config:
             raise InputError(f"The seed must be at least 0, not {self.seed}.")
         for name, least in SMALLEST.items():
             value = self._setting(name)
-            if not all(one >= least for one in (value if isinstance(value, tuple) else (value,))):
+            given = value if isinstance(value, tuple) else () if value is None else (value,)
+            if not all(one >= least for one in given):
                 raise InputError(f"{name} must be at least {least}, not {value}.")
         for name in FILLED:
             if not self._setting(name):
                 raise InputError(f"{name} must not be empty.")
+        if self.code_size > self.model.state_size:
+            raise InputError(
+                f"code.size must be at most model.state_size, {self.model.state_size}, not {self.code.size}."
+            )
         if min(self.arhmm.features) > 0 and max(self.arhmm.lags) == 0:
             raise InputError("arhmm.features are read from the last frame: arhmm.lags must hold at least one lag.")
+
+    @property
+    def code_size(self) -> int:
+        """How many numbers stand for an image: what shows of the state; the rest is for how it moves."""
+        return self.code.size or max(1, self.model.state_size // 2)
 
     def _setting(self, name: str) -> Any:
         section, _, field_name = name.partition(".")
@@ -243,6 +271,7 @@ PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_en
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-ball": PAPER_BALL}
 PAPER_MODEL = {
     "dynamics_residual": False,
+    "emission_rectified": True,
     "initial_per_regime": True,
     "initial_components": 1,
     "initial_learned": True,

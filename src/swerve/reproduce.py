@@ -232,7 +232,8 @@ def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Pa
     parts = []
     for seed, restarts in enumerate(restarts_of_runs(config, experiment)):
         own = merge(config, {"training": {"restarts": restarts}})
-        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz"))
+        seeds = work / f"seeds-{seed}.npz"
+        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=seeds, on_note=display.note))
     first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
     states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
     moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]
@@ -241,7 +242,15 @@ def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Pa
 
 
 def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
-    run = Run(config, model, prepared.columns, prepared.controls, prepared.standardizer, held_out=float("nan"))
+    run = Run(
+        config,
+        model,
+        prepared.columns,
+        prepared.controls,
+        prepared.standardizer,
+        held_out=float("nan"),
+        image=prepared.image,
+    )
     return _score([one.labels for one in run.segment(test.series())], test)
 
 

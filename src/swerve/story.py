@@ -35,7 +35,15 @@ def tell(prepared: Prepared, config: Config, test: Board, steps: tuple[int, ...]
         def watch(report: Report) -> None:
             show(report)
             bound = report.bounds[report.best]
-            now = Run(config, report.system, prepared.columns, prepared.controls, prepared.standardizer, bound)
+            now = Run(
+                config,
+                report.system,
+                prepared.columns,
+                prepared.controls,
+                prepared.standardizer,
+                bound,
+                image=prepared.image,
+            )
             found = now.segment(series, samples=1)
             looks.append(
                 {"step": report.step, "bound": bound, **score([one.labels for one in found], list(test.s)).as_dict()}

@@ -47,7 +47,7 @@ def test_few_channels_start_as_the_first_state_coordinates(channels):
 
 
 def test_raw_embedding_is_the_values_beside_their_mask():
-    np.testing.assert_allclose(quick_jit(RawEmbedding())(Z, SEEN), [*Z, 1.0, 0.0])
+    np.testing.assert_allclose(quick_jit(RawEmbedding())(Z[None], SEEN[None]), [[*Z, 1.0, 0.0]])
 
 
 def test_mlp_embedding_reads_values_and_mask():
@@ -55,5 +55,5 @@ def test_mlp_embedding_reads_values_and_mask():
     like = jax.eval_shape(lambda: MlpEmbedding(2, (6, 5), key=jax.random.key(0)))
     embedding = jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape)), like)
     expected = np.maximum(perceptron(embedding.network.layers, np.concatenate([Z, SEEN])), 0)
-    features = quick_jit(lambda embedding: embedding(jnp.asarray(Z), jnp.asarray(SEEN)))(embedding)
-    np.testing.assert_allclose(features, expected, atol=1e-5)
+    features = quick_jit(lambda embedding: embedding(jnp.asarray(Z)[None], jnp.asarray(SEEN)[None]))(embedding)
+    np.testing.assert_allclose(features, expected[None], atol=1e-5)

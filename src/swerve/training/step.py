@@ -1,5 +1,7 @@
 """One pure update, and many of them in one compiled call."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from swerve.posterior import Posterior
 from swerve.schedule import Schedule, knobs, learning_rate
 from swerve.types import Frames, Key
 
+VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
 
 
@@ -156,8 +159,8 @@ class HeldOut(NamedTuple):
 def _evaluate(system: System, frames: Frames) -> HeldOut:
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     with jax.default_matmul_precision("highest"):
-        terms: Terms = jax.vmap(lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k))(
-            frames, keys
+        terms: Terms = _for_every_sequence(
+            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k), frames, keys
         )
     count = terms.frames.sum()
     return HeldOut(
@@ -166,6 +169,14 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
         mean_duration=count / (terms.switches.sum() + len(frames.x)),
         confidence=terms.confidence.sum() / count,
     )
+
+
+def _for_every_sequence(function: Callable, frames: Frames, *others: Array):
+    """vmap, but a part of the batch at a time where the frames are video."""
+    rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
+    if rows >= len(frames.x):
+        return jax.vmap(function)(frames, *others)
+    return jax.lax.map(lambda one: function(*one), (frames, *others), batch_size=rows)
 
 
 evaluate = jax.jit(_evaluate)
