@@ -153,7 +153,7 @@ def _learn(
         x, observed = frames.x[sequence, frame], frames.observed[sequence, frame]
         error, gradient = jax.value_and_grad(loss)(code, jnp.where(observed, x, 0.0), observed, step)
         direction, moments = optimiser.update(gradient, moments)
-        return (optax.apply_updates(code, direction), moments), error
+        return (jax.tree.map(jnp.add, code, direction), moments), error
 
     (code, moments), errors = jax.lax.scan(update, (code, moments), steps)
     return code, moments, errors[-1]
