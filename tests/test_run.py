@@ -123,7 +123,7 @@ def test_another_seed_is_another_model(fitted, recordings):
 
 def test_labels_do_not_depend_on_how_many_are_computed_together(fitted, recordings, monkeypatch):
     together = fitted.segment(recordings)
-    monkeypatch.setattr(run, "batch_rows", lambda length: 2)
+    monkeypatch.setattr(run, "batch_rows", lambda length, channels: 2)
     assert_same_segmentations(fitted.segment(recordings), together)
 
 

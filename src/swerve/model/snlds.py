@@ -15,11 +15,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
+from swerve.model.emission import ImageEmission
 from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
 from swerve.networks import scan_unroll
 from swerve.types import Frames, Key, LogInitial, LogTransition
 
+IMAGES_AT_ONCE = 10  # of every sequence in a batch
 FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
 
 
@@ -112,8 +114,7 @@ class Snlds(eqx.Module):
         """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
         residuals = z[1:, None] - predicted
         later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
-        emitted = jax.vmap(self.emission.mean)(z)
-        log_emission = jax.vmap(self.emission.noise.log_prob)(frames.x[:, None] - emitted, frames.observed)
+        log_emission = self._log_emission(frames, z)
         return Potentials(
             self.log_initial,
             self._log_transition(frames, features, z, temperature),
@@ -158,6 +159,16 @@ class Snlds(eqx.Module):
         parts = [x_before, observed_before.astype(x_before.dtype)] if self.dynamics_reads_x else []
         parts += [u] if self.dynamics_reads_u else []
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
+
+    def _log_emission(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T R"]:
+        def one(x, observed, z):
+            return self.emission.noise.log_prob(x[None] - self.emission.mean(z), observed)
+
+        if not isinstance(self.emission, ImageEmission):
+            return jax.vmap(one)(frames.x, frames.observed, z)
+        # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
+        drawn_again = jax.checkpoint(lambda frame: one(*frame))
+        return jax.lax.map(drawn_again, (frames.x, frames.observed, z), batch_size=IMAGES_AT_ONCE)
 
     def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
         allowed = jax.lax.stop_gradient(self.log_allowed)
