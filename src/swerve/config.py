@@ -109,6 +109,8 @@ class Recipe:
     guidance_hold: float = 0.4
     guidance_release: float = 0.2
     gap_rate: float = 0.02
+    pace_of_images: float = 0.1
+    """Learning rate of the networks that read and draw images, as a share of that of the others."""
     stickiness: float = 3.0
     variants: tuple[Variant, ...] = (
         Variant(),
@@ -168,6 +170,12 @@ class CodeConfig:
     steps: int = 2000
     batch_size: int = 64
     learning_rate: float = 5e-3
+    initial_noise: float = 1.0
+    """In place of model.emission_noise_start: a pixel off its place costs little at first, then more and more."""
+    initial_scale: float = 0.1
+    """In place of posterior.initial_scale: an image tells its state almost exactly, and q starts near its code."""
+    initial_gain: float = 10.0
+    """In place of posterior.initial_gain. With dynamics noise of 0.1 to start with, q starts at the code itself."""
 
 
 SMALLEST = {
@@ -198,7 +206,9 @@ SMALLEST = {
     "code.steps": 0,
     "code.batch_size": 1,
     "code.learning_rate": 0.0,
+    "code.initial_noise": 0.0,
     "recipe.learning_rate": 0.0,
+    "recipe.pace_of_images": 0.0,
     "recipe.clip": 0.0,
 }
 """The least a setting may be, or each number of a list."""
@@ -243,6 +253,19 @@ class Config:
         """How many numbers stand for an image: what shows of the state; the rest is for how it moves."""
         return self.code.size or max(1, self.model.state_size // 2)
 
+    @property
+    def video_model(self) -> ModelConfig:
+        """The model of images."""
+        return dataclasses.replace(self.model, emission_noise_start=self.code.initial_noise)
+
+    @property
+    def video_posterior(self) -> PosteriorConfig:
+        """The posterior of a model of images; one that does not follow the dynamics starts as ever."""
+        if self.posterior.start != "dynamics":
+            return self.posterior
+        own = self.code
+        return dataclasses.replace(self.posterior, initial_scale=own.initial_scale, initial_gain=own.initial_gain)
+
     def _setting(self, name: str) -> Any:
         section, _, field_name = name.partition(".")
         return getattr(getattr(self, section), field_name)
@@ -264,6 +287,7 @@ PAPER = Recipe(
     balance=0.0,
     guidance=0.0,
     gap_rate=0.0,
+    pace_of_images=1.0,
     stickiness=0.0,
     variants=(Variant(),),
 )

@@ -185,8 +185,8 @@ def _make_restarts(
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
         system = build_system(
-            config.model,
-            config.posterior,
+            config.model if code is None else config.video_model,
+            config.posterior if code is None else config.video_posterior,
             channels=prepared.training.x.shape[-1],
             controls=prepared.controls,
             stickiness=_or(variant.stickiness, recipe.stickiness),
@@ -251,6 +251,7 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
         guidance_hold=recipe.guidance_hold * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
         gap_rate=recipe.gap_rate,
+        pace_of_images=recipe.pace_of_images,
     )
     return jax.tree.map(jnp.float32, numbers)
 

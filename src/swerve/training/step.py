@@ -5,11 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from swerve.model.embedding import ImageEmbedding
 from swerve.model.snlds import Snlds
 from swerve.objective import Knobs, Terms, sequence_terms, usage_entropy
 from swerve.posterior import Posterior
@@ -105,7 +107,9 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     shrink = jnp.minimum(1.0, restart.schedule.clip / norm)
     direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)
     rate = learning_rate(restart.schedule, state.step)
-    system = jax.tree.map(lambda p, d: p - rate * d, state.system, direction)
+    system = jax.tree.map(
+        lambda p, d: p - rate * d, state.system, _slower_for_images(direction, restart.schedule.pace_of_images)
+    )
 
     system, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (system, adam), (state.system, state.adam)
@@ -113,6 +117,19 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     bad = (~finite).astype(jnp.int32)
     moved = TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
     return moved, log
+
+
+def _slower_for_images(direction: System, pace: Float[Array, ""] | float) -> System:
+    """Networks of images come trained, and the others have to learn to use them first."""
+    model = direction.model
+    if not isinstance(model.embedding, ImageEmbedding):
+        return direction
+    slow = eqx.tree_at(
+        lambda m: (m.embedding.encoder, m.embedding.reader, m.emission.decoder),
+        model,
+        replace_fn=lambda part: jax.tree.map(lambda d: pace * d, part),
+    )
+    return direction._replace(model=slow)
 
 
 def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
