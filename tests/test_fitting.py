@@ -13,7 +13,7 @@ from swerve.data.columns import pixel_names
 from swerve.errors import InputError
 from swerve.imagecode import image_errors, read_codes
 from swerve.objective import Knobs, regime_chain
-from swerve.training.step import evaluate
+from swerve.training.step import evaluate, slower_for_images
 from swerve.types import Series
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -146,6 +146,15 @@ def test_the_posterior_reads_codes_not_pixels(kept, videos):
     assert system.posterior.gain.shape == (4, 2)
     draw, chain, _ = regime_chain(*system, frames, Knobs(), key=jax.random.key(0))
     assert draw.z.shape == (40, 4) and chain.log_evidence.shape == (40, 2)
+
+
+def test_networks_of_images_move_slowly(kept):
+    steps = jax.tree.map(np.ones_like, kept[0].model)
+    slowed = slower_for_images(steps, 0.25)
+    for part in (slowed.model.emission.decoder, slowed.model.embedding.encoder, slowed.model.embedding.reader):
+        assert all((leaf == 0.25).all() for leaf in jax.tree.leaves(part))
+    for part in (slowed.posterior, slowed.model.dynamics, slowed.model.emission.noise):
+        assert all((leaf == 1).all() for leaf in jax.tree.leaves(part))
 
 
 def test_a_model_of_images_can_be_sampled(kept):

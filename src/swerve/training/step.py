@@ -108,7 +108,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)
     rate = learning_rate(restart.schedule, state.step)
     system = jax.tree.map(
-        lambda p, d: p - rate * d, state.system, _slower_for_images(direction, restart.schedule.pace_of_images)
+        lambda p, d: p - rate * d, state.system, slower_for_images(direction, restart.schedule.pace_of_images)
     )
 
     system, adam = jax.tree.map(
@@ -119,7 +119,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     return moved, log
 
 
-def _slower_for_images(direction: System, pace: Float[Array, ""] | float) -> System:
+def slower_for_images(direction: PyTree, pace: Float[Array, ""] | float) -> PyTree:
     """Networks of images come trained, and the others have to learn to use them first."""
     model = direction.model
     if not isinstance(model.embedding, ImageEmbedding):
