@@ -68,7 +68,7 @@ def test_images_of_any_shape_give_8_features(image):
     encoder = filled(partial(CoordConvEncoder, image))
     frame = jax.ShapeDtypeStruct((size,), np.float32), jax.ShapeDtypeStruct((size,), bool)
     assert jax.eval_shape(encoder, *frame).shape == (8,)
-    decoder = filled(partial(CoordConvDecoder, 3, image))
+    decoder = filled(partial(CoordConvDecoder.fresh, 3, image))
     assert jax.eval_shape(decoder, jax.ShapeDtypeStruct((3,), np.float32)).shape == (size,)
 
 
@@ -100,14 +100,14 @@ def test_the_causal_convolution_by_hand():
 
 
 def test_the_decoders_layers_are_the_tables():
-    decoder = filled(partial(CoordConvDecoder, 4, IMAGE))
+    decoder = filled(partial(CoordConvDecoder.fresh, 4, IMAGE))
     shapes = [layer.weight.shape for layer in decoder.network.layers]
     assert shapes == [(14, 6), (14, 14), (28, 14), (28, 28), (1, 28)]
     assert parameters(decoder) == sum(out * into + out for out, into in shapes)
 
 
 def test_the_decoder_is_the_tiled_network():
-    decoder = filled(partial(CoordConvDecoder, 4, IMAGE))
+    decoder = filled(partial(CoordConvDecoder.fresh, 4, IMAGE))
     z = np.float32([1, -1, 2, 0.5])
     maps = np.concatenate([np.tile(z, (28, 28, 1)), pixel_coordinates(IMAGE)], axis=-1)
     for layer in decoder.network.layers:
@@ -115,5 +115,5 @@ def test_the_decoder_is_the_tiled_network():
         maps = np.maximum(maps, 0) if len(layer.bias) > 1 else maps
     assert (maps < 0).any() and (maps > 0).any()
     np.testing.assert_allclose(output(decoder, z), maps.reshape(784), atol=1e-5)
-    rectified = filled(partial(CoordConvDecoder, 4, IMAGE, rectified=True))
+    rectified = filled(partial(CoordConvDecoder.fresh, 4, IMAGE, rectified=True))
     np.testing.assert_allclose(output(rectified, z), np.maximum(maps, 0).reshape(784), atol=1e-5)

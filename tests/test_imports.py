@@ -13,6 +13,7 @@ ALLOWED = {
     "errors": set(),
     "networks": {"types"},
     "coordconv": {"types", "networks"},
+    "imagecode": {"types", "coordconv"},
     "messages": {"types"},
     "arhmm": {"types", "messages"},
     "model": {"types", "networks", "coordconv", "messages"},

@@ -10,7 +10,7 @@ from tiny import SETTINGS
 
 from swerve import api, fitting, run
 from swerve.build import build_system
-from swerve.data import bouncing_ball, dubins_video
+from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
 from swerve.segment import bucket_rows
@@ -123,7 +123,7 @@ def test_another_seed_is_another_model(fitted, recordings):
 
 def test_labels_do_not_depend_on_how_many_are_computed_together(fitted, recordings, monkeypatch):
     together = fitted.segment(recordings)
-    monkeypatch.setattr(run, "batch_rows", lambda length: 2)
+    monkeypatch.setattr(run, "batch_rows", lambda length, channels: 2)
     assert_same_segmentations(fitted.segment(recordings), together)
 
 
@@ -221,16 +221,12 @@ def test_controls_that_are_infinite_are_refused(recordings):
         fitting.prepare(wild, CONFIG)
 
 
-def test_video_is_refused_until_a_model_reads_images():
-    with pytest.raises(InputError, match='"dubins-0" is video, and no model reads images yet'):
-        fitting.prepare(dubins_video.generate(2, seed=0, length=5).series(), CONFIG)
-
-
 @pytest.mark.parametrize(
-    ("count", "length", "rows"), [(1, 100, 1), (2, 100, 4), (5, 100, 16), (60, 100, 64), (3, 9000, 2)]
+    ("count", "length", "channels", "rows"),
+    [(1, 100, 1, 1), (2, 100, 1, 4), (5, 100, 1, 16), (60, 100, 1, 64), (3, 9000, 1, 2), (60, 100, 784, 3)],
 )
-def test_few_recordings_are_not_computed_as_many(count, length, rows):
-    assert bucket_rows(count, length) == rows
+def test_few_recordings_are_not_computed_as_many(count, length, channels, rows):
+    assert bucket_rows(count, length, channels) == rows
 
 
 class StopAtFirst:

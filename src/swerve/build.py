@@ -5,12 +5,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from swerve.config import ModelConfig, PosteriorConfig
+from swerve.coordconv import FEATURES
 from swerve.errors import InputError
+from swerve.imagecode import ImageCode
 from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
-from swerve.model.embedding import MlpEmbedding, RawEmbedding
-from swerve.model.emission import MlpEmission
+from swerve.model.embedding import ImageEmbedding, MlpEmbedding, RawEmbedding
+from swerve.model.emission import ImageEmission, MlpEmission
 from swerve.model.initial import Initial
-from swerve.model.noise import DiagonalNoise, FullNoise
+from swerve.model.noise import DiagonalNoise, FullNoise, ScalarNoise
 from swerve.model.snlds import FORBIDDEN, Snlds
 from swerve.model.switching import ConstantSwitching, DrivenSwitching
 from swerve.networks import Gru, Lstm
@@ -31,12 +33,16 @@ def build_system(
     stickiness,
     allowed,
     change_scale: Float[Array, " D"] | None = None,
+    code: ImageCode | None = None,
     key: Key,
 ) -> System:
-    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame."""
+    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame.
+
+    For video `code` is what the images' networks start as, and `channels` and `change_scale` are those of the code.
+    """
     model_key, posterior_key = jax.random.split(key)
     snlds = build_model(
-        model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
+        model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, code=code, key=model_key
     )
     return System(
         snlds,
@@ -46,16 +52,34 @@ def build_system(
             channels=channels,
             controls=controls,
             change_scale=jnp.ones(channels) if change_scale is None else change_scale,
+            video=code is not None,
             key=posterior_key,
         ),
     )
 
 
-def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
+def build_model(
+    config: ModelConfig,
+    *,
+    channels: int,
+    controls: int,
+    stickiness,
+    allowed,
+    code: ImageCode | None = None,
+    key: Key,
+) -> Snlds:
     """p(x, z, s) with fresh parameters."""
     embedding_key, dynamics_key, emission_key, switching_key, initial_key = jax.random.split(key, 5)
     K, L = config.regimes, config.state_size
     reads_u = config.dynamics_reads_u and controls > 0
+    if code is None:
+        embedding = _build_embedding(channels, config.embedding_hidden, embedding_key)
+        emission = _build_emission(config, channels, emission_key)
+        feature_size = _feature_size(channels, config.embedding_hidden)
+    else:
+        embedding = ImageEmbedding(code.encoder, code.reader, key=embedding_key)
+        emission = _build_image_emission(config, code)
+        feature_size = _image_feature_size(channels)
     return Snlds(
         initial=Initial(
             K,
@@ -67,21 +91,9 @@ def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness
             key=initial_key,
         ),
         dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
-        switching=_build_switching(config, channels, controls, stickiness, switching_key),
-        emission=MlpEmission(
-            K if config.emission_reads_s else 1,
-            L,
-            channels,
-            config.emission_hidden,
-            noise=NOISES[config.emission_noise](
-                K if config.emission_noise_per_regime else 1,
-                channels,
-                scale=config.emission_noise_start,
-                floor=config.emission_noise_floor,
-            ),
-            key=emission_key,
-        ),
-        embedding=_build_embedding(channels, config.embedding_hidden, embedding_key),
+        switching=_build_switching(config, feature_size, controls, stickiness, switching_key),
+        emission=emission,
+        embedding=embedding,
         log_allowed=jnp.where(jnp.arange(K) < allowed, 0.0, FORBIDDEN),
         dynamics_reads_x=config.dynamics_reads_x,
         dynamics_reads_u=reads_u,
@@ -95,15 +107,17 @@ def build_posterior(
     channels: int,
     controls: int,
     change_scale: Float[Array, " D"],
+    video: bool = False,
     key: Key,
 ) -> Posterior:
-    """q(z | x) with fresh parameters."""
+    """q(z | x) with fresh parameters. Video has one encoder, that of the model, whatever the config says."""
     embedding_key, rest_key = jax.random.split(key)
-    hidden = model.embedding_hidden if config.shares_embedding else config.embedding_hidden
+    shares = config.shares_embedding or video
+    hidden = model.embedding_hidden if shares else config.embedding_hidden
     return Posterior(
         CELLS[config.cell],
-        embedding=None if config.shares_embedding else _build_embedding(channels, hidden, embedding_key),
-        feature_size=_feature_size(channels, hidden),
+        embedding=None if shares else _build_embedding(channels, hidden, embedding_key),
+        feature_size=_image_feature_size(channels) if video else _feature_size(channels, hidden),
         channels=channels,
         control_size=controls,
         state_size=model.state_size,
@@ -126,6 +140,34 @@ def _feature_size(channels: int, hidden: tuple[int, ...]) -> int:
     return hidden[-1] if hidden else 2 * channels
 
 
+def _image_feature_size(code_size: int) -> int:
+    return code_size + 1 + FEATURES
+
+
+def _build_emission(config: ModelConfig, channels: int, key: Key) -> MlpEmission:
+    noise = NOISES[config.emission_noise](
+        config.regimes if config.emission_noise_per_regime else 1,
+        channels,
+        scale=config.emission_noise_start,
+        floor=config.emission_noise_floor,
+    )
+    heads = config.regimes if config.emission_reads_s else 1
+    return MlpEmission(heads, config.state_size, channels, config.emission_hidden, noise=noise, key=key)
+
+
+def _build_image_emission(config: ModelConfig, code: ImageCode) -> ImageEmission:
+    if config.emission_reads_s:
+        raise InputError("All regimes draw the same images: set model.emission_reads_s to false for video.")
+    height, width = code.decoder.image
+    noise = ScalarNoise(
+        config.regimes if config.emission_noise_per_regime else 1,
+        height * width,
+        scale=config.emission_noise_start,
+        floor=config.emission_noise_floor,
+    )
+    return ImageEmission(config.state_size, code.decoder, rectified=config.emission_rectified, noise=noise)
+
+
 def _build_dynamics(config: ModelConfig, context_size: int, key: Key):
     K, L = config.regimes, config.state_size
     noise = NOISES[config.dynamics_noise](
@@ -144,13 +186,13 @@ def _build_dynamics(config: ModelConfig, context_size: int, key: Key):
     return GruDynamics(K, L, context_size, config.dynamics_hidden[0], **shared)
 
 
-def _build_switching(config: ModelConfig, channels: int, controls: int, stickiness, key: Key):
+def _build_switching(config: ModelConfig, feature_size: int, controls: int, stickiness, key: Key):
     reads_u = config.switching_reads_u and controls > 0
     if not (config.switching_reads_x or config.switching_reads_z or reads_u):
         return ConstantSwitching(config.regimes, stickiness=stickiness)
     return DrivenSwitching(
         config.regimes,
-        feature_size=_feature_size(channels, config.embedding_hidden),
+        feature_size=feature_size,
         state_size=config.state_size,
         control_size=controls,
         hidden=config.switching_hidden,

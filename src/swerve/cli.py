@@ -85,7 +85,14 @@ def fit(
         curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
             fitted = runs.fit(
-                series, config, out=out, resume=resume, on_report=show, on_look=curve.look, should_stop=should_stop
+                series,
+                config,
+                out=out,
+                resume=resume,
+                on_report=show,
+                on_look=curve.look,
+                on_note=show,
+                should_stop=should_stop,
             )
     _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)

@@ -38,6 +38,8 @@ class ModelConfig:
     emission_noise_floor: float = 1e-4
     emission_noise_per_regime: bool = False
     emission_reads_s: bool = False
+    emission_rectified: bool = False
+    """Images pass a final ReLU, as in the paper; it dies easily on images that are almost empty."""
     switching_reads_x: bool = True
     switching_reads_z: bool = True
     switching_reads_u: bool = True
@@ -107,6 +109,8 @@ class Recipe:
     guidance_hold: float = 0.4
     guidance_release: float = 0.2
     gap_rate: float = 0.02
+    pace_of_images: float = 0.1
+    """Learning rate of the networks that read and draw images, as a share of that of the others."""
     stickiness: float = 3.0
     variants: tuple[Variant, ...] = (
         Variant(),
@@ -157,6 +161,23 @@ class ArHmmConfig:
     """A seed is fitted to at most this many training windows."""
 
 
+@dataclass(frozen=True)
+class CodeConfig:
+    """The code of single images that video is read and drawn through; learned before anything else."""
+
+    size: int | None = None
+    """Numbers that stand for an image, the first coordinates of the state; half of them unless told."""
+    steps: int = 2000
+    batch_size: int = 64
+    learning_rate: float = 5e-3
+    initial_noise: float = 1.0
+    """In place of model.emission_noise_start: a pixel off its place costs little at first, then more and more."""
+    initial_scale: float = 0.1
+    """In place of posterior.initial_scale: an image tells its state almost exactly, and q starts near its code."""
+    initial_gain: float = 10.0
+    """In place of posterior.initial_gain. With dynamics noise of 0.1 to start with, q starts at the code itself."""
+
+
 SMALLEST = {
     "model.state_size": 1,
     "model.initial_components": 1,
@@ -181,7 +202,13 @@ SMALLEST = {
     "arhmm.max_iterations": 1,
     "arhmm.seed_windows": 1,
     "arhmm.stickiness": 0.0,
+    "code.size": 1,
+    "code.steps": 0,
+    "code.batch_size": 1,
+    "code.learning_rate": 0.0,
+    "code.initial_noise": 0.0,
     "recipe.learning_rate": 0.0,
+    "recipe.pace_of_images": 0.0,
     "recipe.clip": 0.0,
 }
 """The least a setting may be, or each number of a list."""
@@ -199,6 +226,7 @@ class Config:
     recipe: Recipe = field(default_factory=Recipe)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     arhmm: ArHmmConfig = field(default_factory=ArHmmConfig)
+    code: CodeConfig = field(default_factory=CodeConfig)
 
     def __post_init__(self):
         if self.model.regimes < 1:
@@ -207,13 +235,36 @@ class Config:
             raise InputError(f"The seed must be at least 0, not {self.seed}.")
         for name, least in SMALLEST.items():
             value = self._setting(name)
-            if not all(one >= least for one in (value if isinstance(value, tuple) else (value,))):
+            given = value if isinstance(value, tuple) else () if value is None else (value,)
+            if not all(one >= least for one in given):
                 raise InputError(f"{name} must be at least {least}, not {value}.")
         for name in FILLED:
             if not self._setting(name):
                 raise InputError(f"{name} must not be empty.")
+        if self.code_size > self.model.state_size:
+            raise InputError(
+                f"code.size must be at most model.state_size, {self.model.state_size}, not {self.code.size}."
+            )
         if min(self.arhmm.features) > 0 and max(self.arhmm.lags) == 0:
             raise InputError("arhmm.features are read from the last frame: arhmm.lags must hold at least one lag.")
+
+    @property
+    def code_size(self) -> int:
+        """How many numbers stand for an image: what shows of the state; the rest is for how it moves."""
+        return self.code.size or max(1, self.model.state_size // 2)
+
+    @property
+    def video_model(self) -> ModelConfig:
+        """The model of images."""
+        return dataclasses.replace(self.model, emission_noise_start=self.code.initial_noise)
+
+    @property
+    def video_posterior(self) -> PosteriorConfig:
+        """The posterior of a model of images; one that does not follow the dynamics starts as ever."""
+        if self.posterior.start != "dynamics":
+            return self.posterior
+        own = self.code
+        return dataclasses.replace(self.posterior, initial_scale=own.initial_scale, initial_gain=own.initial_gain)
 
     def _setting(self, name: str) -> Any:
         section, _, field_name = name.partition(".")
@@ -236,6 +287,7 @@ PAPER = Recipe(
     balance=0.0,
     guidance=0.0,
     gap_rate=0.0,
+    pace_of_images=1.0,
     stickiness=0.0,
     variants=(Variant(),),
 )
@@ -245,6 +297,7 @@ PAPER_SHORT = dataclasses.replace(PAPER, name="paper-short")
 RECIPES = {"default": Recipe(), "paper": PAPER, "paper-short": PAPER_SHORT, "paper-ball": PAPER_BALL}
 PAPER_MODEL = {
     "dynamics_residual": False,
+    "emission_rectified": True,
     "initial_per_regime": True,
     "initial_components": 1,
     "initial_learned": True,

@@ -76,10 +76,15 @@ class CoordConvDecoder(eqx.Module):
     image: Image = eqx.field(static=True)
     rectified: bool = eqx.field(static=True)
 
-    def __init__(self, state_size: int, image: Image, *, rectified: bool = False, key: Key):
-        self.network = Mlp((state_size + 2, *DECODER_FILTERS), key=key)
+    def __init__(self, network: Mlp, image: Image, *, rectified: bool = False):
+        self.network = network
         self.image = image
         self.rectified = rectified
+
+    @staticmethod
+    def fresh(state_size: int, image: Image, *, rectified: bool = False, key: Key) -> "CoordConvDecoder":
+        """The appendix's layers with random parameters."""
+        return CoordConvDecoder(Mlp((state_size + 2, *DECODER_FILTERS), key=key), image, rectified=rectified)
 
     def __call__(self, z: Float[Array, " L"]) -> Float[Array, " D"]:
         places = pixel_coordinates(self.image).reshape(-1, 2)

@@ -13,7 +13,7 @@ from swerve.data.board import Board
 from swerve.evaluation.scores import score
 from swerve.fitting import Prepared
 from swerve.report import figures
-from swerve.run import Run
+from swerve.run import Run, with_model
 from swerve.training.checkpoint import read_json, write_json
 from swerve.training.loop import Report, Trained
 from swerve.training.restarts import pick
@@ -33,7 +33,7 @@ class Look(NamedTuple):
 
 def look(system: System, bound: float, step: int, prepared: Prepared, config: Config, test: Board) -> Look:
     """Held-out bound, scores on the test sequences (from one draw of z) and correlation of the regimes' weights."""
-    run = Run(config, system, prepared.columns, prepared.controls, prepared.standardizer, bound)
+    run = with_model(system, prepared, config, bound)
     found = run.segment(test.series(), samples=1)
     scores = score([one.labels for one in found], list(test.s)).as_dict()
     return Look({"step": step, "bound": bound, "weight_correlation": weight_correlation(system), **scores}, found, run)

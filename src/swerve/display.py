@@ -23,8 +23,8 @@ errors = Console(stderr=True)
 
 
 @contextmanager
-def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
-    """A bar with step, rate, time left, the best bound and the regimes in use."""
+def training_progress(steps: int) -> Iterator[Callable[[Report | str], None]]:
+    """A bar with step, rate, time left, the best bound and the regimes in use; before that, notes of what goes on."""
     columns = (
         TextColumn("[bold]training"),
         BarColumn(),
@@ -37,7 +37,10 @@ def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("seeding restarts and compiling", total=steps)
 
-        def show(report: Report) -> None:
+        def show(report: Report | str) -> None:
+            if isinstance(report, str):
+                progress.update(task, description=report)
+                return
             for message in report.messages:
                 progress.console.print(f"  {message}", highlight=False)
             best = report.best
@@ -53,6 +56,11 @@ def training_progress(steps: int) -> Iterator[Callable[[Report], None]]:
             )
 
         yield show
+
+
+def note(message: str) -> None:
+    """A line of its own."""
+    console.print(f"  {message}", highlight=False)
 
 
 def working(message: str) -> Status:

@@ -16,15 +16,18 @@ from swerve.config import Config, Recipe, Variant
 from swerve.data.columns import drop_constant_columns, names_of
 from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames
 from swerve.errors import InputError
+from swerve.imagecode import CodeOptions, ImageCode, fit_code, read_codes
 from swerve.schedule import Schedule
 from swerve.seeds import Candidate, cached_guides, fit_candidates
 from swerve.training import loop
+from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.loop import Plan, Report, Rung, Trained
 from swerve.training.restarts import stack
 from swerve.training.step import Restart, TrainingData, TrainState, start
 from swerve.types import Frames, Key, Series
 
 SHORTEST = 4  # frames; less than this shows no dynamics
+CODE_FILE = "code.safetensors"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Prepared:
     columns: tuple[str, ...]
     dropped: tuple[str, ...]
     controls: int
+    image: tuple[int, int] | None = None
+    """Height and width of video."""
 
     @property
     def change_scale(self) -> Float[Array, " D"]:
@@ -54,10 +59,11 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         raise InputError("There are no recordings.")
     for one in series:
         if names_of(one) != names_of(series[0]):
-            raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
+            what = "other columns" if one.image is None else "images of another size"
+            raise InputError(f'Recording "{one.name}" has {what} than "{series[0].name}".')
+        if one.image != series[0].image:
+            raise InputError(f'Recordings "{one.name}" and "{series[0].name}": one is video, the other is not.')
         check_finite(one)
-        if one.image is not None:
-            raise InputError(f'Recording "{one.name}" is video, and no model reads images yet: give numbers instead.')
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
     kept, dropped = drop_constant_columns(series)
@@ -76,6 +82,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         columns=names_of(kept[0]),
         dropped=dropped,
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
+        image=kept[0].image,
     )
 
 
@@ -89,6 +96,8 @@ def check_finite(series: Series) -> None:
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
     """AR-HMMs with every number of lags and every start, the best held-out likelihood first."""
+    if prepared.image is not None:
+        raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
     with _on_cpu(prepared) as there:
         candidates = fit_candidates(
             there.training,
@@ -108,12 +117,13 @@ def fit_snlds(
     *,
     checkpoint: Path | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
+    on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Trains all restarts of an SNLDS or SLDS and chooses by the held-out bound."""
     key = jax.random.key(config.seed)
     seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
-    states, restarts, guides = make_restarts(prepared, config, key=key, cache=seeds)
+    states, restarts, guides = make_restarts(prepared, config, key=key, cache=seeds, on_note=on_note)
     return loop.train(
         plan_of(config),
         states,
@@ -134,19 +144,29 @@ def plan_of(config: Config) -> Plan:
 
 
 def make_restarts(
-    prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None
+    prepared: Prepared,
+    config: Config,
+    *,
+    key: Key,
+    cache: Path | None = None,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> tuple[TrainState, Restart, jax.Array]:
     """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
 
     All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
+    For video, a code of its images comes first (kept beside the cache); the guides follow the code.
     """
+    code = None
+    if prepared.image is not None:
+        code = cached_code(None if cache is None else cache.with_name(CODE_FILE), prepared, config, on_note=on_note)
+        prepared = coded(prepared, code)
     with _on_cpu(prepared) as there:
-        made = _make_restarts(there, config, key=key, cache=cache)
+        made = _make_restarts(there, config, jax.device_get(code), key=key, cache=cache)
     return made if jax.default_backend() == "cpu" else jax.device_put(made, jax.devices()[0])
 
 
 def _make_restarts(
-    prepared: Prepared, config: Config, *, key: Key, cache: Path | None
+    prepared: Prepared, config: Config, code: ImageCode | None, *, key: Key, cache: Path | None
 ) -> tuple[TrainState, Restart, jax.Array]:
     recipe, count = config.recipe, config.training.restarts
     variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
@@ -165,19 +185,47 @@ def _make_restarts(
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
         system = build_system(
-            config.model,
-            config.posterior,
+            config.model if code is None else config.video_model,
+            config.posterior if code is None else config.video_posterior,
             channels=prepared.training.x.shape[-1],
             controls=prepared.controls,
             stickiness=_or(variant.stickiness, recipe.stickiness),
             allowed=allowed[r],
             change_scale=prepared.change_scale,
+            code=code,
             key=build_key,
         )
         schedule = make_schedule(recipe, variant, config.training.steps)
         states.append(start(system))
         restarts.append(Restart(schedule, train_key, jnp.asarray(followed[r])))
     return stack(states), stack(restarts), guides
+
+
+def cached_code(
+    cache: Path | None, prepared: Prepared, config: Config, *, on_note: Callable[[str], None] = lambda note: None
+) -> ImageCode:
+    """A code of the training images, kept in a file so that an interrupted run need not learn it again."""
+    assert prepared.image is not None
+    size, image, key = config.code_size, prepared.image, jax.random.key(config.seed)
+    if cache is not None and cache.is_file():
+        code, _ = load_tree(cache, jax.eval_shape(lambda: ImageCode(size, image, key=key)))
+        return jax.tree.map(jnp.asarray, code)
+    settings = config.code
+    options = CodeOptions(size, settings.steps, settings.batch_size, settings.learning_rate)
+
+    def tell(step: int, error: float) -> None:
+        on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
+
+    code = fit_code(prepared.training, image, options, key=key, on_progress=tell)
+    if cache is not None:
+        save_tree(cache, code, {})
+    return code
+
+
+def coded(prepared: Prepared, code: ImageCode) -> Prepared:
+    """The same recordings with the codes of their images in place of the pixels."""
+    training, validation = (read_codes(code, part) for part in (prepared.training, prepared.validation))
+    return dataclasses.replace(prepared, training=training, validation=validation)
 
 
 def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
@@ -203,6 +251,7 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
         guidance_hold=recipe.guidance_hold * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
         gap_rate=recipe.gap_rate,
+        pace_of_images=recipe.pace_of_images,
     )
     return jax.tree.map(jnp.float32, numbers)
 

@@ -77,9 +77,10 @@ def regime_chain(
     """
     frames = frames.blanked()
     features = model.features(frames)
-    draw = posterior(frames, features, _prior(model, posterior, frames), key=key)
+    readings = model.readings(frames, features)
+    draw = posterior(readings, features, _prior(model, posterior, readings), key=key)
     follows = posterior.start is Start.DYNAMICS
-    predicted = draw.expected[1:] if follows else model.predicted_states(frames, draw.z)
+    predicted = draw.expected[1:] if follows else model.predicted_states(readings, draw.z)
     potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
     allowed = model.allowed[None]
     centre = jnp.mean(potentials.log_dynamics, axis=1, where=allowed, keepdims=True)
@@ -124,11 +125,11 @@ def _expected(values: LogEvidence, marginals: Float[Array, "T K"]) -> Float[Arra
     return jnp.where(marginals > 0, marginals * values, 0.0).sum()
 
 
-def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:
+def _prior(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
     """Where q starts from: the model's predictions, the last state, or the origin."""
     if posterior.start is Start.DYNAMICS:
         memory = model.dynamics.initial_memory()
-        contexts = model.contexts(frames)
+        contexts = model.contexts(readings)
         scales = jnp.broadcast_to(model.dynamics.noise.scale, model.initial.mean.shape)
         return Prior(
             model.initial.mean,
@@ -137,11 +138,11 @@ def _prior(model: Snlds, posterior: Posterior, frames: Frames) -> Prior:
             contexts,
             model.dynamics.step,
             scales,
-            model.expected_observation,
+            model.expected_reading,
         )
     origin = jnp.zeros((1, posterior.state_size))
     keeps = posterior.start is Start.STATE
-    contexts = jnp.zeros((len(frames.x) - 1, 0))
+    contexts = jnp.zeros((len(readings.x) - 1, 0))
     return Prior(
         origin,
         jnp.ones_like(origin),

@@ -57,7 +57,7 @@ class Prior(NamedTuple):
     scales: Float[Array, "M L"]
     """How far the state strays from each expectation: q's corrections and scales are in these units."""
     observe: Callable | None
-    """(z_t, weights of the M expectations) -> expected x_t; None when q does not look at what the model got wrong."""
+    """(z_t, weights of the M expectations) -> expected x_t, or its code; None when q does not look at errors."""
 
 
 class Posterior(eqx.Module):
@@ -127,10 +127,13 @@ class Posterior(eqx.Module):
         self.gain = initial_gain * (wander + jnp.eye(state_size, channels))
 
     def __call__(self, frames: Frames, model_features: Float[Array, "T F"], prior: Prior, *, key: Key) -> Draw:
-        """A path z ~ q(z | x). Noise is keyed by frame index, so that padding and chunking change nothing."""
+        """A path z ~ q(z | x). Noise is keyed by frame index, so that padding and chunking change nothing.
+
+        `frames` hold x itself or, for images, their codes in its place.
+        """
         features = model_features
         if self.embedding is not None:
-            features = jax.vmap(self.embedding)(frames.x, frames.observed)
+            features = self.embedding(frames.x, frames.observed)
         if self.change_gain is not None:
             features = jnp.concatenate([features, changes(frames, self.change_gain)], axis=1)
         encoded = self.encoder(jnp.concatenate([features, frames.u], axis=1), frames.valid)

@@ -117,7 +117,7 @@ def write_report(
             {run.config.kind: found.segmentation.probabilities}, truth[0], title=one.name
         )
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
-        rebuilt = figures.reconstruction(one.x, found.expected, columns=run.columns, title=one.name)
+        rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
         cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
@@ -193,6 +193,13 @@ def _matched_truth(series, inferred) -> list[np.ndarray | None]:
     predicted = [found.segmentation.labels[k] for found, k in zip(inferred, known, strict=True)]
     relabel = one_to_one(pooled_confusion([one.s[k] for one, k in zip(series, known, strict=True)], predicted))
     return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
+
+
+def _rebuilt(run: Run, one: Series, found: Inferred) -> Figure:
+    if run.image is None:
+        return figures.reconstruction(one.x, found.expected, columns=run.columns, title=one.name)
+    observed, expected = (np.nan_to_num(x).reshape(1, -1, *run.image) for x in (one.x, found.expected))
+    return figures.overlays({"observed": observed, "as the model expects it": expected}, title=one.name)
 
 
 def _ribbon(run: Run, one: Series, found: Inferred, truth):

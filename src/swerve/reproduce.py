@@ -27,7 +27,7 @@ from swerve.errors import InputError
 from swerve.evaluation.scores import score
 from swerve.experiment import NOT_REAL, UNTRAINED, Experiment, digest, quick, read_row, was_edited
 from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
-from swerve.run import Run
+from swerve.run import with_model
 from swerve.training import loop
 from swerve.training.checkpoint import read_json, write_json
 from swerve.training.restarts import pick
@@ -213,7 +213,8 @@ def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Pa
     parts = []
     for seed, restarts in enumerate(restarts_of_runs(config, experiment)):
         own = merge(config, {"training": {"restarts": restarts}})
-        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=work / f"seeds-{seed}.npz"))
+        seeds = work / f"seeds-{seed}.npz"
+        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=seeds, on_note=display.note))
     first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
     states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
     moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]
@@ -222,7 +223,7 @@ def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Pa
 
 
 def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
-    run = Run(config, model, prepared.columns, prepared.controls, prepared.standardizer, held_out=float("nan"))
+    run = with_model(model, prepared, config, held_out=float("nan"))
     return _score([one.labels for one in run.segment(test.series())], test)
 
 

@@ -22,6 +22,7 @@ from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
 from swerve.fitting import Prepared, check_finite, fit_arhmm, fit_snlds, prepare
+from swerve.imagecode import ImageCode
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
 from swerve.training.checkpoint import load_about, load_tree, read_json, save_tree, write_json
@@ -61,6 +62,8 @@ class Run:
     chosen: int = 0
     finished: bool = True
     dropped: tuple[str, ...] = ()
+    image: tuple[int, int] | None = None
+    """Height and width of the video it was fitted to."""
 
     @property
     def regimes(self) -> int:
@@ -84,7 +87,7 @@ class Run:
         results: dict[int, Inferred] = {}
         for length in sorted(set(lengths)):
             members = [i for i, bucket in enumerate(lengths) if bucket == length]
-            rows = batch_rows(length)
+            rows = batch_rows(length, len(self.columns))
             for begin in range(0, len(members), rows):
                 batch = members[begin : begin + rows]
                 results |= self._infer_batch(ready, batch, length, samples, viterbi)
@@ -111,6 +114,7 @@ class Run:
             "columns": list(self.columns),
             "dropped": list(self.dropped),
             "controls": self.controls,
+            "image": self.image,
             "mean": self.standardizer.mean.tolist(),
             "scale": self.standardizer.scale.tolist(),
             "control_mean": self.standardizer.control_mean.tolist(),
@@ -126,6 +130,7 @@ class Run:
         if not series:
             raise InputError("There are no recordings.")
         for one in series:
+            self._check_image(one)
             names = set(names_of(one))
             if not set(self.columns) <= names <= {*self.columns, *self.dropped}:
                 raise InputError(
@@ -137,9 +142,17 @@ class Run:
                 raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
         return self.standardizer.apply_to(select_columns(series, self.columns))
 
+    def _check_image(self, one: Series) -> None:
+        if one.image != self.image:
+            ours, theirs = (
+                "numbers" if image is None else f"images of {image[0]} x {image[1]} pixels"
+                for image in (self.image, one.image)
+            )
+            raise InputError(f'Recording "{one.name}" holds {theirs}, but the model was fitted to {ours}.')
+
     def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
         frames = to_frames([ready[i] for i in batch], length=length)
-        padding = bucket_rows(len(batch), length) - len(batch)
+        padding = bucket_rows(len(batch), length, len(self.columns)) - len(batch)
         frames = jax.tree.map(
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
         )
@@ -175,37 +188,35 @@ def fit(
     resume: bool = False,
     on_report: Callable[[Report], None] = lambda report: None,
     on_look: Callable[["Run"], None] = lambda run: None,
+    on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
 
-    After each report, `on_look` gets the best restart as it is then, ready to segment.
+    After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first one,
+    `on_note` hears what is going on.
     """
     prepared = prepare(series, config)
     if out is not None:
         _claim(out, config, prepared, resume)
-    shared = {
-        "config": config,
-        "columns": prepared.columns,
-        "controls": prepared.controls,
-        "standardizer": prepared.standardizer,
-        "dropped": prepared.dropped,
-    }
     if config.kind == "arhmm":
         best = fit_arhmm(prepared, config)[0]
-        run = Run(**shared, model=best.model, held_out=best.held_out)
+        run = with_model(best.model, prepared, config, best.held_out)
     else:
         checkpoint = None if out is None else out / CHECKPOINT_FILE
 
         def report(now: Report) -> None:
             on_report(now)
-            on_look(Run(**shared, model=now.system, held_out=now.bounds[now.best], finished=False))
+            on_look(with_model(now.system, prepared, config, now.bounds[now.best], finished=False))
 
-        trained = fit_snlds(prepared, config, checkpoint=checkpoint, on_report=report, should_stop=should_stop)
-        run = Run(
-            **shared,
-            model=trained.system,
-            held_out=float(trained.history.latest("bound", [trained.chosen])[0]),
+        trained = fit_snlds(
+            prepared, config, checkpoint=checkpoint, on_report=report, on_note=on_note, should_stop=should_stop
+        )
+        run = with_model(
+            trained.system,
+            prepared,
+            config,
+            float(trained.history.latest("bound", [trained.chosen])[0]),
             history=trained.history,
             chosen=trained.chosen,
             finished=trained.finished,
@@ -213,6 +224,21 @@ def fit(
     if out is not None:
         run.save(out)
     return run
+
+
+def with_model(model: System | ArHmm, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
+    """A model of recordings that were prepared like this."""
+    return Run(
+        config=config,
+        model=model,
+        columns=prepared.columns,
+        controls=prepared.controls,
+        standardizer=prepared.standardizer,
+        held_out=held_out,
+        dropped=prepared.dropped,
+        image=prepared.image,
+        **rest,
+    )
 
 
 def load(folder: str | Path) -> Run:
@@ -238,6 +264,7 @@ def load(folder: str | Path) -> Run:
         columns=tuple(about["columns"]),
         dropped=tuple(about["dropped"]),
         controls=about["controls"],
+        image=_image_of(about),
         standardizer=Standardizer(
             *(np.array(about[name], float) for name in ("mean", "scale", "control_mean", "control_scale"))
         ),
@@ -254,18 +281,25 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
     if config.kind == "arhmm":
         covariance = Covariance(config.arhmm.covariance)
         return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
+    image, size = _image_of(about), config.code_size
     return jax.eval_shape(
         lambda key: build_system(
             config.model,
             config.posterior,
-            channels=channels,
+            channels=channels if image is None else size,
             controls=about["controls"],
             stickiness=0.0,
             allowed=config.model.regimes,
+            code=None if image is None else ImageCode(size, image, key=key),
             key=key,
         ),
         jax.random.key(0),
     )
+
+
+def _image_of(about: dict[str, Any]) -> tuple[int, int] | None:
+    """None for numbers, and for models from before there was video."""
+    return tuple(about["image"]) if about.get("image") else None
 
 
 def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:

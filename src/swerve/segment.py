@@ -15,6 +15,7 @@ from swerve.types import Frames, Key
 SHORTEST_BUCKET = 16
 LARGEST_BATCH = 64
 FRAMES_AT_ONCE = 20_000
+VALUES_AT_ONCE = 250_000  # of all channels: an image is drawn in many more numbers than it has pixels
 NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
 
 
@@ -42,14 +43,14 @@ def infer_batch(system: System, frames: Frames, *, samples: int):
         return jax.vmap(lambda f: inferred(system, f, samples=samples, key=key))(frames)
 
 
-def batch_rows(length: int) -> int:
-    """How many sequences of this length are computed together: fewer of long ones, so that memory stays bounded."""
-    return max(1, min(LARGEST_BATCH, FRAMES_AT_ONCE // length))
+def batch_rows(length: int, channels: int = 1) -> int:
+    """How many sequences of this size are computed together: fewer of large ones, so that memory stays bounded."""
+    return max(1, min(LARGEST_BATCH, FRAMES_AT_ONCE // length, VALUES_AT_ONCE // (length * channels)))
 
 
-def bucket_rows(count: int, length: int) -> int:
+def bucket_rows(count: int, length: int, channels: int = 1) -> int:
     """The padded number of sequences to compile for: 1, 4, 16 or 64, as far as `batch_rows` allows."""
-    return min(batch_rows(length), next(rows for rows in (1, 4, 16, LARGEST_BATCH) if rows >= count))
+    return min(batch_rows(length, channels), next(rows for rows in (1, 4, 16, LARGEST_BATCH) if rows >= count))
 
 
 def bucket_length(length: int) -> int:

@@ -2,14 +2,17 @@
 
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.model.embedding import MlpEmbedding, RawEmbedding
-from swerve.model.emission import MlpEmission
-from swerve.model.noise import DiagonalNoise
+from swerve.imagecode import ImageCode
+from swerve.model.embedding import ImageEmbedding, MlpEmbedding, RawEmbedding
+from swerve.model.emission import ImageEmission, MlpEmission
+from swerve.model.noise import DiagonalNoise, ScalarNoise
+from swerve.types import Frames
 
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 K, L = 3, 2
@@ -47,7 +50,7 @@ def test_few_channels_start_as_the_first_state_coordinates(channels):
 
 
 def test_raw_embedding_is_the_values_beside_their_mask():
-    np.testing.assert_allclose(quick_jit(RawEmbedding())(Z, SEEN), [*Z, 1.0, 0.0])
+    np.testing.assert_allclose(quick_jit(RawEmbedding())(Z[None], SEEN[None]), [[*Z, 1.0, 0.0]])
 
 
 def test_mlp_embedding_reads_values_and_mask():
@@ -55,5 +58,64 @@ def test_mlp_embedding_reads_values_and_mask():
     like = jax.eval_shape(lambda: MlpEmbedding(2, (6, 5), key=jax.random.key(0)))
     embedding = jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape)), like)
     expected = np.maximum(perceptron(embedding.network.layers, np.concatenate([Z, SEEN])), 0)
-    features = quick_jit(lambda embedding: embedding(jnp.asarray(Z), jnp.asarray(SEEN)))(embedding)
-    np.testing.assert_allclose(features, expected, atol=1e-5)
+    features = quick_jit(lambda embedding: embedding(jnp.asarray(Z)[None], jnp.asarray(SEEN)[None]))(embedding)
+    np.testing.assert_allclose(features, expected[None], atol=1e-5)
+
+
+IMAGE, CODE = (4, 6), 2
+PIXELS = 24
+
+
+def filled(make):
+    """A module with random parameters, without compiling its initialisation."""
+    rng = np.random.default_rng(2)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), jax.eval_shape(make))
+
+
+@pytest.fixture(scope="module")
+def code() -> ImageCode:
+    return filled(lambda: ImageCode(CODE, IMAGE, key=jax.random.key(0)))
+
+
+def some_images():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(5, PIXELS)).astype(np.float32)
+    observed = np.ones((5, PIXELS), bool)
+    observed[1, :7], observed[3] = False, False
+    return Frames(*map(jnp.asarray, (np.where(observed, x, 0), observed, np.ones(5, bool), np.zeros((5, 0)))))
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+def test_an_image_emission_starts_as_the_decoder_of_the_code(code, rectified):
+    noise = ScalarNoise(1, PIXELS, scale=0.1, floor=1e-4)
+    decoder = eqx.tree_at(lambda d: d.network.layers[-1].bias, code.decoder, jnp.full(1, -380.0))  # both signs
+    made = ImageEmission(4, decoder, rectified=rectified, noise=noise)
+    z = jnp.asarray([0.5, -1.0, 3.0, -2.0])
+    drawn = quick_jit(lambda decoder: decoder(z[:CODE]))(decoder)
+    assert (drawn < 0).any() and (drawn > 0).any()
+    expected = np.maximum(drawn, 0) if rectified else drawn
+    np.testing.assert_allclose(quick_jit(lambda emission: emission.mean(z))(made)[0], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(made.reading(z), z[None, :CODE])
+    slope = quick_jit(jax.grad(lambda emission: emission.mean(z).sum()))(made)
+    assert np.abs(slope.decoder.network.layers[0].weight[:, CODE:4]).max() > 0  # silent, but it can learn to speak
+
+
+def test_a_reading_is_the_code_of_the_image(code):
+    embedding = ImageEmbedding(code.encoder, code.reader, key=jax.random.key(0))
+    frames = some_images()
+    features = embedding(frames.x, frames.observed)
+    assert features.shape == (5, CODE + 1 + 8)
+    readings = embedding.readings(frames, features)
+    for t in (0, 1, 2, 4):
+        np.testing.assert_allclose(readings.x[t], code.read(frames.x[t], frames.observed[t]), rtol=1e-5, atol=1e-5)
+    assert np.asarray(readings.observed).tolist() == [[seen] * CODE for seen in (True, True, True, False, True)]
+    assert not np.asarray(readings.x[3]).any()
+    assert np.asarray(features[:, CODE]).tolist() == [1, 1, 1, 0, 1]
+
+
+def test_features_of_images_look_back_one_frame(code):
+    embedding = ImageEmbedding(code.encoder, code.reader, key=jax.random.key(0))
+    frames = some_images()
+    moved = frames.x.at[1].add(1.0)
+    changed = np.abs(embedding(moved, frames.observed) - embedding(frames.x, frames.observed)).max(axis=1) > 1e-6
+    assert changed.tolist() == [False, True, True, False, False]

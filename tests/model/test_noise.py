@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from swerve.model.noise import DiagonalNoise, FullNoise
+from swerve.model.noise import DiagonalNoise, FullNoise, ScalarNoise
 
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 RNG = np.random.default_rng(0)
 K, N, FLOOR = 2, 3, 0.05
-KINDS = pytest.mark.parametrize("kind", [DiagonalNoise, FullNoise])
+KINDS = pytest.mark.parametrize("kind", [DiagonalNoise, ScalarNoise, FullNoise])
 SHARED = pytest.mark.parametrize("shared", [False, True], ids=["each", "shared"])
 RESIDUAL = RNG.normal(size=(K, N)).astype(np.float32)
 
@@ -43,6 +43,9 @@ def covariance_of(noise, regime):
     if isinstance(noise, DiagonalNoise):
         scales = np.exp(np.asarray(noise.log_scale, float))
         return np.diag(FLOOR + scales[min(regime, len(scales) - 1)] ** 2)
+    if isinstance(noise, ScalarNoise):
+        scales = np.exp(np.asarray(noise.log_scale, float))
+        return np.eye(N) * (FLOOR + scales[min(regime, len(scales) - 1)] ** 2)
     row = min(regime, len(noise.log_diagonal) - 1)
     factor = np.tril(np.asarray(noise.below_diagonal[row], float), -1)
     factor += np.diag(np.exp(np.asarray(noise.log_diagonal[row], float)))
@@ -73,8 +76,8 @@ def test_missing_entries_are_integrated_out(kind, observed):
 
 @KINDS
 def test_the_floor_holds_where_the_learned_scale_vanishes(kind):
-    scales = (lambda n: n.log_scale) if kind is DiagonalNoise else (lambda n: n.log_diagonal)
-    noise = eqx.tree_at(scales, fresh(kind, 1), np.full((1, N), -40.0, np.float32))
+    scales = (lambda n: n.log_diagonal) if kind is FullNoise else (lambda n: n.log_scale)
+    noise = eqx.tree_at(scales, fresh(kind, 1), replace_fn=lambda leaf: np.full(leaf.shape, -40.0, np.float32))
     at_zero = multivariate_normal.logpdf(np.zeros(N), cov=FLOOR * np.eye(N))
     np.testing.assert_allclose(log_prob(noise, np.zeros((1, N), np.float32)), [at_zero], rtol=1e-5)
 

@@ -6,14 +6,19 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, PyTree
 
 from swerve.model.noise import AbstractNoise
+from swerve.types import Frames
 
 
 class AbstractEmbedding(eqx.Module):
-    """What networks read of a frame: its zero-filled values and which of them were observed."""
+    """What networks read of a sequence: its zero-filled values and which of them were observed."""
 
     @abstractmethod
-    def __call__(self, x: Float[Array, " D"], observed: Bool[Array, " D"]) -> Float[Array, " F"]:
-        """Features of one frame."""
+    def __call__(self, x: Float[Array, "T D"], observed: Bool[Array, "T D"]) -> Float[Array, "T F"]:
+        """Features of every frame, from the frame itself and at most the one before."""
+
+    @abstractmethod
+    def readings(self, frames: Frames, features: Float[Array, "T F"]) -> Frames:
+        """The few numbers of a frame that a state can be compared with: x itself, or the code of an image."""
 
 
 class AbstractDynamics(eqx.Module):
@@ -43,6 +48,10 @@ class AbstractEmission(eqx.Module):
     @abstractmethod
     def mean(self, z: Float[Array, " L"]) -> Float[Array, "R D"]:
         """Predicted observation, one row per regime, or a single row shared by all."""
+
+    @abstractmethod
+    def reading(self, z: Float[Array, " L"]) -> Float[Array, "R C"]:
+        """What the embedding should read of that observation."""
 
 
 class AbstractSwitching(eqx.Module):

@@ -1,4 +1,4 @@
-"""p(x_t | z_t, [s_t]): linear or perceptron, shared by the regimes or one each."""
+"""p(x_t | z_t, [s_t]): linear or perceptron, shared by the regimes or one each; or an image."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from swerve.coordconv import CoordConvDecoder
 from swerve.model.base import AbstractEmission
 from swerve.model.noise import AbstractNoise
 from swerve.networks import Mlp
@@ -41,3 +42,31 @@ class MlpEmission(AbstractEmission):
 
     def mean(self, z):
         return eqx.filter_vmap(lambda network: network(z))(self.networks)
+
+    def reading(self, z):
+        return self.mean(z)
+
+
+class ImageEmission(AbstractEmission):
+    """g(z) is an image. Its decoder starts as one of codes: z = (code, the rest), and the rest draws nothing yet."""
+
+    decoder: CoordConvDecoder
+    noise: AbstractNoise
+    code_size: int = eqx.field(static=True)
+
+    def __init__(self, state_size: int, decoder: CoordConvDecoder, *, rectified: bool, noise: AbstractNoise):
+        weight = decoder.network.layers[0].weight
+        code, places = weight[:, :-2], weight[:, -2:]
+        self.code_size = code.shape[1]
+        silent = jnp.zeros((len(weight), state_size - self.code_size))
+        network = eqx.tree_at(
+            lambda n: n.layers[0].weight, decoder.network, jnp.concatenate([code, silent, places], axis=1)
+        )
+        self.decoder = CoordConvDecoder(network, decoder.image, rectified=rectified)
+        self.noise = noise
+
+    def mean(self, z):
+        return self.decoder(z)[None]
+
+    def reading(self, z):
+        return z[None, : self.code_size]

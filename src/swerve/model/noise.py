@@ -63,6 +63,39 @@ class DiagonalNoise(AbstractNoise):
         return scale * jax.random.normal(key, scale.shape)
 
 
+class ScalarNoise(AbstractNoise):
+    """C_k = (floor + exp(2 log_scale_k)) I: one variance for all pixels of an image."""
+
+    log_scale: Float[Array, " R"]
+    size: int = eqx.field(static=True)
+    floor: float = eqx.field(static=True)
+
+    def __init__(self, regimes: int, size: int, *, scale: float, floor: float):
+        self.log_scale = jnp.full((regimes,), jnp.log(scale))
+        self.size = size
+        self.floor = floor
+
+    @property
+    def variance(self) -> Float[Array, " R"]:
+        """Of every entry."""
+        return self.floor + jnp.exp(2 * self.log_scale)
+
+    @property
+    def scale(self):
+        return jnp.broadcast_to(jnp.sqrt(self.variance)[:, None], (len(self.log_scale), self.size))
+
+    def log_prob(self, residual, observed=None):
+        count = self.size
+        if observed is not None:
+            residual = jnp.where(observed[None], residual, 0.0)
+            count = observed.sum()
+        return -0.5 * ((residual**2).sum(axis=1) / self.variance + count * (jnp.log(self.variance) + LOG_TWO_PI))
+
+    def sample(self, regime, *, key):
+        scale = jnp.sqrt(self.variance)[jnp.minimum(regime, len(self.log_scale) - 1)]
+        return scale * jax.random.normal(key, (self.size,))
+
+
 class FullNoise(AbstractNoise):
     """C_k = F_k F_k' + floor I with F_k lower triangular and a positive diagonal."""
 

@@ -15,11 +15,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
+from swerve.model.emission import ImageEmission
 from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
 from swerve.networks import scan_unroll
 from swerve.types import Frames, Key, LogInitial, LogTransition
 
+IMAGES_AT_ONCE = 10  # of every sequence in a batch
 FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
 
 
@@ -72,26 +74,33 @@ class Snlds(eqx.Module):
 
     def features(self, frames: Frames) -> Float[Array, "T F"]:
         """What the switching network reads of each frame."""
-        return jax.vmap(self.embedding)(frames.x, frames.observed)
+        return self.embedding(frames.x, frames.observed)
 
-    def contexts(self, frames: Frames) -> Float[Array, "steps C"]:
+    def readings(self, frames: Frames, features: Float[Array, "T F"]) -> Frames:
+        """What q and the dynamics read of each frame: x itself, or the code of an image."""
+        return self.embedding.readings(frames, features)
+
+    def contexts(self, readings: Frames) -> Float[Array, "steps C"]:
         """c_t for t = 2..T: what the dynamics read besides z_{t-1}."""
-        return jax.vmap(self._context)(frames.x[:-1], frames.observed[:-1], frames.u[1:])
+        return jax.vmap(self._context)(readings.x[:-1], readings.observed[:-1], readings.u[1:])
 
-    def predicted_states(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K L"]:
+    def predicted_states(self, readings: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K L"]:
         """f_k(z_{t-1}, c_t) for t = 2..T and every regime."""
         start = self.dynamics.initial_memory()
         if not jax.tree.leaves(start):
-            return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(frames))
-        transitions = (z[:-1], self.contexts(frames))
+            return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(readings))
+        transitions = (z[:-1], self.contexts(readings))
         return jax.lax.scan(
             lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=scan_unroll()
         )[1]
 
     def expected_observation(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " D"]:
         """g(z); where the emission depends on the regime, weighed by the shares of the regimes."""
-        means = self.emission.mean(z)
-        return means[0] if len(means) == 1 else shares @ means
+        return _shared(self.emission.mean(z), shares)
+
+    def expected_reading(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " C"]:
+        """What the embedding should read of that observation."""
+        return _shared(self.emission.reading(z), shares)
 
     def potentials(
         self,
@@ -105,8 +114,7 @@ class Snlds(eqx.Module):
         """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
         residuals = z[1:, None] - predicted
         later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
-        emitted = jax.vmap(self.emission.mean)(z)
-        log_emission = jax.vmap(self.emission.noise.log_prob)(frames.x[:, None] - emitted, frames.observed)
+        log_emission = self._log_emission(frames, z)
         return Potentials(
             self.log_initial,
             self._log_transition(frames, features, z, temperature),
@@ -121,30 +129,46 @@ class Snlds(eqx.Module):
         s = jax.random.categorical(regime_key, self.log_initial)
         z = self.initial.sample(s, key=state_key)
         x = self._emit(s, z, key=emit_key)
-        everything = jnp.ones(x.shape, bool)
-        feature = self.embedding(x, everything)
+        feature, reading = self._look(x[None])
         window = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
 
         def step(carry, frame):
-            s, z, x, window, memory = carry
+            s, z, x_before, reading, window, memory = carry
             u, key = frame
             switch_key, move_key, emit_key = jax.random.split(key, 3)
             s = jax.random.categorical(switch_key, self.switching.logits(window, z, u)[s] + self.log_allowed)
-            memory, means = self.dynamics.step(memory, z, self._context(x, everything, u))
+            memory, means = self.dynamics.step(memory, z, self._context(reading, jnp.ones(reading.shape, bool), u))
             z = means[s] + self.dynamics.noise.sample(s, key=move_key)
             x = self._emit(s, z, key=emit_key)
-            window = jnp.concatenate([window[1:], self.embedding(x, everything)[None]])
-            return (s, z, x, window, memory), Sampled(x, z, s)
+            feature, reading = self._look(jnp.stack([x_before, x]))
+            window = jnp.concatenate([window[1:], feature[None]])
+            return (s, z, x, reading, window, memory), Sampled(x, z, s)
 
         keys = jax.random.split(loop_key, len(u) - 1)
-        carry = (s, z, x, window, self.dynamics.initial_memory())
+        carry = (s, z, x, reading, window, self.dynamics.initial_memory())
         _, rest = jax.lax.scan(step, carry, (u[1:], keys))
         return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
+
+    def _look(self, x: Float[Array, "T D"]) -> tuple[Float[Array, " F"], Float[Array, " C"]]:
+        """Features and reading of the last of some fully observed frames."""
+        frames = Frames(x, jnp.ones(x.shape, bool), jnp.ones(len(x), bool), jnp.zeros((len(x), 0)))
+        features = self.features(frames)
+        return features[-1], self.readings(frames, features).x[-1]
 
     def _context(self, x_before, observed_before, u):
         parts = [x_before, observed_before.astype(x_before.dtype)] if self.dynamics_reads_x else []
         parts += [u] if self.dynamics_reads_u else []
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
+
+    def _log_emission(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T R"]:
+        def one(x, observed, z):
+            return self.emission.noise.log_prob(x[None] - self.emission.mean(z), observed)
+
+        if not isinstance(self.emission, ImageEmission):
+            return jax.vmap(one)(frames.x, frames.observed, z)
+        # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
+        drawn_again = jax.checkpoint(lambda frame: one(*frame))
+        return jax.lax.map(drawn_again, (frames.x, frames.observed, z), batch_size=IMAGES_AT_ONCE)
 
     def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
         allowed = jax.lax.stop_gradient(self.log_allowed)
@@ -159,3 +183,8 @@ class Snlds(eqx.Module):
     def _emit(self, s, z, *, key: Key) -> Float[Array, " D"]:
         means = self.emission.mean(z)
         return means[jnp.minimum(s, len(means) - 1)] + self.emission.noise.sample(s, key=key)
+
+
+def _shared(rows: Float[Array, "R N"], shares: Float[Array, " K"]) -> Float[Array, " N"]:
+    """The one row there is, or the rows weighed by the shares of the regimes."""
+    return rows[0] if len(rows) == 1 else shares @ rows

@@ -1,19 +1,24 @@
 """One pure update, and many of them in one compiled call."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from swerve.model.embedding import ImageEmbedding
 from swerve.model.snlds import Snlds
 from swerve.objective import Knobs, Terms, sequence_terms, usage_entropy
 from swerve.posterior import Posterior
 from swerve.schedule import Schedule, knobs, learning_rate
 from swerve.types import Frames, Key
 
+VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
 
 
@@ -102,7 +107,9 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     shrink = jnp.minimum(1.0, restart.schedule.clip / norm)
     direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)
     rate = learning_rate(restart.schedule, state.step)
-    system = jax.tree.map(lambda p, d: p - rate * d, state.system, direction)
+    system = jax.tree.map(
+        lambda p, d: p - rate * d, state.system, slower_for_images(direction, restart.schedule.pace_of_images)
+    )
 
     system, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (system, adam), (state.system, state.adam)
@@ -110,6 +117,19 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     bad = (~finite).astype(jnp.int32)
     moved = TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
     return moved, log
+
+
+def slower_for_images(direction: PyTree, pace: Float[Array, ""] | float) -> PyTree:
+    """Networks of images come trained, and the others have to learn to use them first."""
+    model = direction.model
+    if not isinstance(model.embedding, ImageEmbedding):
+        return direction
+    slow = eqx.tree_at(
+        lambda m: (m.embedding.encoder, m.embedding.reader, m.emission.decoder),
+        model,
+        replace_fn=lambda part: jax.tree.map(lambda d: pace * d, part),
+    )
+    return direction._replace(model=slow)
 
 
 def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
@@ -156,8 +176,8 @@ class HeldOut(NamedTuple):
 def _evaluate(system: System, frames: Frames) -> HeldOut:
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     with jax.default_matmul_precision("highest"):
-        terms: Terms = jax.vmap(lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k))(
-            frames, keys
+        terms: Terms = _for_every_sequence(
+            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k), frames, keys
         )
     count = terms.frames.sum()
     return HeldOut(
@@ -166,6 +186,14 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
         mean_duration=count / (terms.switches.sum() + len(frames.x)),
         confidence=terms.confidence.sum() / count,
     )
+
+
+def _for_every_sequence(function: Callable, frames: Frames, *others: Array):
+    """vmap, but a part of the batch at a time where the frames are video."""
+    rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
+    if rows >= len(frames.x):
+        return jax.vmap(function)(frames, *others)
+    return jax.lax.map(lambda one: function(*one), (frames, *others), batch_size=rows)
 
 
 evaluate = jax.jit(_evaluate)

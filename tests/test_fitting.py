@@ -1,0 +1,190 @@
+"""Video from recordings to regimes: one small fit, and everything that is asked of it."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import SETTINGS
+
+from swerve import api, fitting, run
+from swerve.data.columns import pixel_names
+from swerve.errors import InputError
+from swerve.imagecode import image_errors, read_codes
+from swerve.objective import Knobs, regime_chain
+from swerve.training.step import evaluate, slower_for_images
+from swerve.types import Series
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+IMAGE = (6, 8)
+CONFIG = api.make_config(
+    2, settings=(*SETTINGS, "training.restarts=1", "model.state_size=4", "training.steps=40", "code.steps=100")
+)
+
+
+def video(seed: int, frames: int = 40) -> Series:
+    """A soft spot that wanders over the image, to the right in one regime and back in the other."""
+    rng = np.random.default_rng(seed)
+    s = (np.arange(frames) + rng.integers(20)) // 10 % 2
+    right = 3.5 + np.cumsum(np.where(s, 0.3, -0.3)) - 1.5
+    down = 2.5 + np.cumsum(0.1 * rng.standard_normal(frames))
+    grids = np.arange(IMAGE[0])[None], np.arange(IMAGE[1])[None]
+    rows, columns = (np.exp(-((g - at[:, None]) ** 2)) for g, at in zip(grids, (down, right), strict=True))
+    x = (rows[:, :, None] * columns[:, None, :]).reshape(frames, -1).astype(np.float32)
+    return Series(x, s=s, name=f"spot-{seed}", columns=pixel_names(IMAGE), image=IMAGE)
+
+
+@pytest.fixture(scope="module")
+def videos() -> list[Series]:
+    made = [video(seed) for seed in range(8)]
+    made[0].x[5] = np.nan
+    made[1].x[7, :9] = np.nan
+    return made
+
+
+@pytest.fixture(scope="module")
+def kept(videos, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "kept"
+    notes: list[str] = []
+    bounds: list[float] = []
+    fitted = run.fit(
+        videos, CONFIG, out=folder, on_note=notes.append, on_report=lambda report: bounds.extend(report.bounds)
+    )
+    return fitted, folder, notes, bounds
+
+
+def test_a_fit_tells_of_its_code_and_gets_better(kept):
+    _, folder, notes, bounds = kept
+    assert notes[-1].startswith("learning a code of the images: step 100 of 100")
+    assert (folder / fitting.CODE_FILE).is_file()
+    assert bounds[-1] > bounds[0]
+
+
+def test_what_the_model_expects_looks_like_the_video(kept, videos):
+    fitted = kept[0]
+    one = videos[2]
+    left = one.x - fitted.infer([one])[0].expected
+    assert (left**2).mean() < 0.5 * one.x.var()
+
+
+def test_a_loaded_run_gives_the_same_labels(kept, videos):
+    fitted, folder, *_ = kept
+    loaded = run.load(folder)
+    assert loaded.image == IMAGE
+    for ours, theirs in zip(fitted.segment(videos[:2]), loaded.segment(videos[:2]), strict=True):
+        np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
+
+
+def test_the_code_is_learned_once(kept, videos, monkeypatch):
+    """A run that is taken up again finds its code in the folder."""
+    _, folder, *_ = kept
+    prepared = fitting.prepare(videos, CONFIG)
+    monkeypatch.setattr(fitting, "fit_code", lambda *_, **__: pytest.fail("learned again"))
+    code = fitting.cached_code(folder / fitting.CODE_FILE, prepared, CONFIG)
+    flat = (leaf.reshape(-1, 48) for leaf in prepared.training[:2])
+    assert (image_errors(code, *flat) ** 2).mean() < 0.9
+    guide = fitting.coded(prepared, code).training
+    assert guide.x.shape == (*prepared.training.valid.shape, 2)
+    np.testing.assert_array_equal(guide.x, read_codes(code, prepared.training).x)
+
+
+def test_a_start_draws_what_its_code_draws(kept, videos):
+    """Before the first step, with the code's reading as its state, the model draws what the autoencoder drew."""
+    _, folder, *_ = kept
+    prepared = fitting.prepare(videos, CONFIG)
+    code = fitting.cached_code(folder / fitting.CODE_FILE, prepared, CONFIG)
+    states, _, _ = fitting.make_restarts(prepared, CONFIG, key=jax.random.key(0), cache=folder / "seeds.npz")
+    model = jax.tree.map(lambda leaf: leaf[0], states.system).model
+    frames = jax.tree.map(lambda leaf: leaf[0], prepared.training)
+    readings = model.readings(frames, model.features(frames))
+    z = jnp.concatenate([readings.x, jnp.ones_like(readings.x)], axis=1)
+    drawn = jax.vmap(model.emission.mean)(z)[:, 0]
+    expected = frames.x - image_errors(code, frames.x, frames.observed)
+    np.testing.assert_allclose(np.where(frames.observed, drawn, 0), np.where(frames.observed, expected, 0), atol=1e-4)
+
+
+def test_missing_pixels_and_padding_may_hold_anything(kept, videos):
+    system = kept[0].model
+    frames = jax.tree.map(lambda leaf: leaf[:1], fitting.prepare(videos, CONFIG).training)
+    hidden = np.random.default_rng(0).random(frames.x.shape) < 0.2
+    hidden[0, 10] = True
+    valid = np.arange(40)[None] < 33
+    holes = (
+        frames._replace(
+            x=jnp.where(hidden | ~valid[..., None], hole, frames.x),
+            observed=~jnp.asarray(hidden),
+            valid=jnp.asarray(valid),
+        )
+        for hole in (0.0, np.nan)
+    )
+    zeros, gaps = (evaluate(system, one) for one in holes)
+    np.testing.assert_array_equal(zeros.bound, gaps.bound)
+    assert np.isfinite(zeros.bound)
+
+
+def test_a_missing_pixel_loses_only_its_own_term(kept, videos):
+    system = kept[0].model
+    frames = jax.tree.map(lambda leaf: leaf[2], fitting.prepare(videos, CONFIG).training)
+    model = system.model
+    z = jnp.zeros((40, 4))
+    features, predicted = model.features(frames), jnp.zeros((39, 2, 4))
+    whole = model.potentials(frames, features, z, predicted).log_emission
+    fewer = frames._replace(observed=frames.observed.at[4, 5].set(False))
+    lost = whole - model.potentials(fewer, features, z, predicted).log_emission
+    residual = frames.x[4, 5] - model.emission.mean(z[4])[0, 5]
+    scale = float(model.emission.noise.scale[0, 0])
+    expected = -0.5 * (residual / scale) ** 2 - np.log(scale) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(lost[4, 0], expected, rtol=1e-3)
+    np.testing.assert_array_equal(np.delete(np.asarray(lost), 4), 0)
+
+
+def test_the_posterior_reads_codes_not_pixels(kept, videos):
+    system = kept[0].model
+    frames = jax.tree.map(lambda leaf: leaf[0], fitting.prepare(videos, CONFIG).training)
+    assert system.posterior.gain.shape == (4, 2)
+    draw, chain, _ = regime_chain(*system, frames, Knobs(), key=jax.random.key(0))
+    assert draw.z.shape == (40, 4) and chain.log_evidence.shape == (40, 2)
+
+
+def test_networks_of_images_move_slowly(kept):
+    steps = jax.tree.map(np.ones_like, kept[0].model)
+    slowed = slower_for_images(steps, 0.25)
+    for part in (slowed.model.emission.decoder, slowed.model.embedding.encoder, slowed.model.embedding.reader):
+        assert all((leaf == 0.25).all() for leaf in jax.tree.leaves(part))
+    for part in (slowed.posterior, slowed.model.dynamics, slowed.model.emission.noise):
+        assert all((leaf == 1).all() for leaf in jax.tree.leaves(part))
+
+
+def test_a_model_of_images_can_be_sampled(kept):
+    sampled = kept[0].model.model.sample(jnp.zeros((6, 0)), key=jax.random.key(0))
+    assert sampled.x.shape == (6, 48) and np.isfinite(sampled.x).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.zeros((40, 64), np.float32), "columns": pixel_names((8, 8)), "image": (8, 8)}, "8 x 8 pixels"),
+        ({"x": np.zeros((40, 48), np.float32), "columns": pixel_names((8, 6)), "image": (8, 6)}, "8 x 6 pixels"),
+        ({"x": np.zeros((40, 2), np.float32), "columns": (), "image": None}, "holds numbers"),
+    ],
+)
+def test_other_images_and_numbers_are_refused(kept, videos, change, message):
+    with pytest.raises(InputError, match=message) as told:
+        kept[0].segment([replace(videos[2], **change)])
+    assert "the model was fitted to images of 6 x 8 pixels" in str(told.value)
+
+
+def test_recordings_of_two_kinds_are_refused(videos):
+    other = Series(np.zeros((40, 48)), name="table", columns=pixel_names(IMAGE))
+    with pytest.raises(InputError, match="one is video, the other is not"):
+        fitting.prepare([videos[0], other], CONFIG)
+    larger = replace(videos[1], x=np.zeros((40, 64)), columns=pixel_names((8, 8)), image=(8, 8))
+    with pytest.raises(InputError, match="has images of another size"):
+        fitting.prepare([videos[0], larger], CONFIG)
+
+
+def test_an_ar_hmm_refuses_video(videos):
+    with pytest.raises(InputError, match="An AR-HMM reads numbers"):
+        run.fit(videos, api.make_config(2, "arhmm", settings=SETTINGS))
