@@ -423,3 +423,21 @@ def test_long_sequences_of_many_regimes():
     smoothed = jax.jit(messages.smooth)(*args)
     assert all_finite(smoothed)
     np.testing.assert_allclose(smoothed.marginals.sum(1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("unlikely", [-1e4, -1e9])
+def test_an_almost_impossible_regime_spoils_no_gradient_in_padding(unlikely):
+    rng = np.random.default_rng(0)
+    logits, evidence = jnp.asarray(rng.normal(size=(7, 3, 3))), jnp.asarray(rng.normal(size=(8, 3)))
+    allowed = jnp.array([0.0, 0.0, unlikely])
+
+    def first_regime(logits, evidence, frames):
+        initial, transition = jax.nn.log_softmax(allowed), jax.nn.log_softmax(logits + allowed[None, None])
+        mask = None if frames == len(evidence) else jnp.arange(len(evidence)) < frames
+        return messages.smooth(initial, transition, evidence, mask).marginals[:, 0].sum()
+
+    gradient = jax.grad(first_regime, (0, 1))
+    padded = gradient(logits, evidence, 5)
+    cut = gradient(logits[:4], evidence[:5], 5)
+    np.testing.assert_allclose(padded[0][:4], cut[0], atol=1e-5)
+    np.testing.assert_allclose(padded[1][:5], cut[1], atol=1e-5)

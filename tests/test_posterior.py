@@ -1,14 +1,16 @@
 """q(z | x): where it starts, what it may not read, and that its noise belongs to the frame."""
 
+import dataclasses
 from functools import partial
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from swerve.build import build_system
+from swerve.build import build_posterior, build_system
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.objective import Knobs, regime_chain
 from swerve.posterior import Draw, Start, changes, frame_noise
@@ -169,3 +171,15 @@ def test_changes_are_those_to_the_neighbours_that_were_observed():
     after = [[2.0, 0.0], [-1.0, 0.0], [5.0, 5.0], [0.0, 0.0]]
     found = quick_jit(changes)(frames, np.float32([1.0, 10.0]))
     np.testing.assert_allclose(found, np.concatenate([before, after], axis=1))
+
+
+def test_q_first_corrects_little_where_x_is_not_part_of_z():
+    def first_gain(**shape):
+        model = dataclasses.replace(ModelConfig(), state_size=2, **shape)
+        made = build_posterior(
+            PosteriorConfig(), model, channels=2, controls=0, change_scale=jnp.ones(2), key=jax.random.key(0)
+        )
+        return made.gain
+
+    straight, blind = first_gain(), first_gain(emission_hidden=(8,))
+    np.testing.assert_allclose(blind, 0.02 * straight, rtol=1e-5)

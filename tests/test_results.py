@@ -123,3 +123,12 @@ def test_help_teaches_the_names():
     shown = CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
     for name in ("table1", "table2", "fields", "annealing", "correlation", "ablation"):
         assert name in shown
+
+
+def test_scores_before_surplus_regimes_were_merged_stand_below(tmp_path, capsys, wide):
+    before = {name: {"mean": 55.5, "sd": 1.0, "runs": [55.0, 56.0]} for name in results.COLUMNS}
+    stored(tmp_path, "good", "snlds", scores_before_merging=before)
+    assert "55.5±1.0" in line_of(show(capsys, tmp_path, "arm", results.Tables()), results.BEFORE)
+    same = {name: {"mean": 71.23, "sd": 1.5, "runs": [70.0, 72.46]} for name in results.COLUMNS}
+    stored(tmp_path, "good", "snlds", scores_before_merging=same)
+    assert not any(results.BEFORE in line for line in show(capsys, tmp_path, "arm", results.Tables()))

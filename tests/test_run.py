@@ -319,3 +319,19 @@ def test_a_fit_with_controls(recordings, tmp_path):
     saved = run.fit(driven, CONFIG, out=tmp_path / "run")
     assert saved.controls == 1
     assert_same_segmentations(run.load(tmp_path / "run").segment(driven), saved.segment(driven))
+
+
+def test_merges_are_told_and_kept_with_the_run(recordings, tmp_path):
+    config = api.make_config(3, settings=(*SETTINGS, "training.restarts=1", "training.merging=0.5"))
+    notes: list[str] = []
+    fitted = run.fit(recordings, config, out=tmp_path / "run", on_note=notes.append)
+    assert fitted.history is not None
+    assert fitted.history.merges
+    assert [note.split(":")[0] for note in notes[1:]] == [
+        f"regimes {one['kept']} and {one['dropped']} {'merged' if one['accepted'] else 'kept apart'}"
+        for one in fitted.history.merges
+    ]
+    again = run.load(tmp_path / "run")
+    assert again.history is not None
+    assert again.history.merges == fitted.history.merges
+    assert_same_model(again, fitted)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.config import RECIPES, Variant
+from swerve.config import RECIPES, Config, Variant, with_setting
 from swerve.fitting import make_schedule
 from swerve.schedule import Schedule, knobs, learning_rate
 
@@ -87,3 +87,12 @@ def test_a_longer_run_anneals_more_slowly(name):
     short, long = (make_schedule(RECIPES[name], Variant(), steps) for steps in (10_000, 20_000))
     for step in (0, 2_000, 5_000, 9_999):
         assert knob(short, step) == pytest.approx(knob(long, 2 * step), rel=1e-4)
+
+
+def test_wide_layers_learn_more_slowly_but_not_in_the_papers_recipe():
+    plain, wide = (make_schedule(RECIPES["default"], Variant(), 1000, widest_layer=width) for width in (64, 256))
+    assert float(wide.learning_rate) == pytest.approx(float(plain.learning_rate) / 4)
+    assert float(plain.learning_rate) == pytest.approx(RECIPES["default"].learning_rate)
+    paper = make_schedule(RECIPES["paper"], Variant(), 1000, widest_layer=256)
+    assert float(paper.learning_rate) == pytest.approx(1e-3)
+    assert with_setting(Config(), "model.emission_hidden=[16, 256]").widest_layer == 256

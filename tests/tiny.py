@@ -7,6 +7,7 @@ SETTINGS = (
     "training.batch_size=4",
     "training.window=40",
     "training.validation_share=0.2",
+    "training.merging=0",
     "posterior.encoder_size=4",
     "posterior.causal_size=4",
     "model.state_size=2",

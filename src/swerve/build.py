@@ -10,7 +10,7 @@ from swerve.errors import InputError
 from swerve.imagecode import ImageCode
 from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
 from swerve.model.embedding import ImageEmbedding, MlpEmbedding, RawEmbedding
-from swerve.model.emission import ImageEmission, MlpEmission
+from swerve.model.emission import ImageEmission, MlpEmission, starts_as_identity
 from swerve.model.initial import Initial
 from swerve.model.noise import DiagonalNoise, FullNoise, ScalarNoise
 from swerve.model.snlds import FORBIDDEN, Snlds
@@ -21,6 +21,7 @@ from swerve.training.step import System
 from swerve.types import Key
 
 NOISES = {"diagonal": DiagonalNoise, "full": FullNoise}
+BLIND_GAIN = 0.02  # of q's first gain, where it does not know what of x belongs to what of z
 CELLS = {"gru": Gru, "lstm": Lstm}
 
 
@@ -114,6 +115,7 @@ def build_posterior(
     embedding_key, rest_key = jax.random.split(key)
     shares = config.shares_embedding or video
     hidden = model.embedding_hidden if shares else config.embedding_hidden
+    straight = video or starts_as_identity(model.state_size, channels, model.emission_hidden)
     return Posterior(
         CELLS[config.cell],
         embedding=None if shares else _build_embedding(channels, hidden, embedding_key),
@@ -126,7 +128,7 @@ def build_posterior(
         regimes=model.regimes,
         start=Start(config.start),
         initial_scale=config.initial_scale,
-        initial_gain=config.initial_gain,
+        initial_gain=config.initial_gain if straight else BLIND_GAIN * config.initial_gain,
         change_gain=1 / change_scale if config.reads_changes else None,
         key=rest_key,
     )

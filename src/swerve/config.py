@@ -65,7 +65,8 @@ class PosteriorConfig:
     initial_scale: float = 0.8
     """q's first scale, in units of the dynamics noise (start = dynamics) or of z itself."""
     initial_gain: float = 5.0
-    """How strongly q first corrects what the model got wrong, in the same units."""
+    """How strongly q first corrects what the model got wrong, in the same units. Where x is not the first coordinates
+    of z to begin with, a random direction is corrected, and a fiftieth is enough."""
     reads_changes: bool = True
     """Read x_t - x_{t-1} and x_{t+1} - x_t beside x_t."""
 
@@ -88,6 +89,8 @@ class Recipe:
 
     name: str = "default"
     learning_rate: float = 1e-2
+    full_rate_width: int = 64
+    """A model with layers wider than this learns more slowly, in proportion: all steps of Adam are equally long."""
     first_learning_rate: float = 1e-4
     last_learning_rate: float = 1e-5
     warmup: float = 0.03
@@ -143,6 +146,8 @@ class TrainingConfig:
     """At most this many windows judge the restarts."""
     report_every: int = 250
     rungs: tuple[RungConfig, ...] = (RungConfig(0.7, 0.5),)
+    merging: float = 0.25
+    """Share of the steps for which a merge of two regimes is trained before it is judged; 0 merges none."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,7 @@ SMALLEST = {
     "training.window": 2,
     "training.validation_limit": 1,
     "training.report_every": 1,
+    "training.merging": 0.0,
     "arhmm.lags": 0,
     "arhmm.features": 0,
     "arhmm.restarts": 1,
@@ -210,6 +216,7 @@ SMALLEST = {
     "recipe.learning_rate": 0.0,
     "recipe.pace_of_images": 0.0,
     "recipe.clip": 0.0,
+    "recipe.full_rate_width": 1,
 }
 """The least a setting may be, or each number of a list."""
 FILLED = ("arhmm.lags", "arhmm.features", "recipe.variants")
@@ -254,6 +261,14 @@ class Config:
         return self.code.size or max(1, self.model.state_size // 2)
 
     @property
+    def widest_layer(self) -> int:
+        """Units of the widest layer of the networks whose shape is a setting."""
+        model, posterior = self.model, self.posterior
+        hidden = (model.dynamics_hidden, model.emission_hidden, model.switching_hidden)
+        hidden = (*hidden, model.embedding_hidden, posterior.embedding_hidden)
+        return max(posterior.encoder_size, posterior.causal_size, *(size for layers in hidden for size in layers))
+
+    @property
     def video_model(self) -> ModelConfig:
         """The model of images."""
         return dataclasses.replace(self.model, emission_noise_start=self.code.initial_noise)
@@ -274,6 +289,7 @@ class Config:
 PAPER = Recipe(
     name="paper",
     learning_rate=1e-3,
+    full_rate_width=2**30,
     first_learning_rate=1e-5,
     last_learning_rate=1e-5,
     warmup=5_000 / 300_000,

@@ -23,9 +23,11 @@ from swerve.training import loop
 from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.loop import Plan, Report, Rung, Trained
 from swerve.training.restarts import stack
-from swerve.training.step import Restart, TrainingData, TrainState, start
+from swerve.training.step import Restart, System, TrainingData, TrainState, start
+from swerve.training.surplus import Merge, Simplified, without_surplus
 from swerve.types import Frames, Key, Series
 
+MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 SHORTEST = 4  # frames; less than this shows no dynamics
 CODE_FILE = "code.safetensors"
 
@@ -120,11 +122,11 @@ def fit_snlds(
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Trains all restarts of an SNLDS or SLDS and chooses by the held-out bound."""
+    """Trains all restarts of an SNLDS or SLDS, chooses by the held-out bound, and merges regimes it can do without."""
     key = jax.random.key(config.seed)
     seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
     states, restarts, guides = make_restarts(prepared, config, key=key, cache=seeds, on_note=on_note)
-    return loop.train(
+    trained = loop.train(
         plan_of(config),
         states,
         restarts,
@@ -133,6 +135,45 @@ def fit_snlds(
         checkpoint=checkpoint,
         on_report=on_report,
         should_stop=should_stop,
+    )
+    if not (trained.finished and config.training.merging):
+        return trained
+    on_note("looking for regimes that the recordings do not need")
+    (simplified,) = simplify([trained.system], prepared, config, on_merge=lambda _, merge: on_note(tell(merge)))
+    trained.history.merges = [merge._asdict() for merge in simplified.merges]
+    return dataclasses.replace(trained, system=simplified.system)
+
+
+def simplify(
+    systems: Sequence[System],
+    prepared: Prepared,
+    config: Config,
+    *,
+    on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+) -> list[Simplified]:
+    """Merges the regimes of trained systems as long as held-out windows allow it."""
+    plan = plan_of(config)
+    calls = max(1, round(config.training.merging * plan.steps / plan.report_every))
+    guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
+    return without_surplus(
+        systems,
+        prepared.training,
+        prepared.validation,
+        make_schedule(config.recipe, guided, calls * plan.report_every, widest_layer=config.widest_layer),
+        calls=calls,
+        steps_per_call=plan.report_every,
+        batch_size=plan.batch_size,
+        key=jax.random.fold_in(jax.random.key(config.seed), 1_000_000),
+        on_merge=on_merge,
+    )
+
+
+def tell(merge: Merge) -> str:
+    """A merge in words."""
+    verdict = "merged" if merge.accepted else "kept apart"
+    return (
+        f"regimes {merge.kept} and {merge.dropped} {verdict}: as one, the held-out bound"
+        f" changes by {merge.change:+.3f} +- {merge.error:.3f} nats per frame"
     )
 
 
@@ -195,7 +236,7 @@ def _make_restarts(
             code=code,
             key=build_key,
         )
-        schedule = make_schedule(recipe, variant, config.training.steps)
+        schedule = make_schedule(recipe, variant, config.training.steps, widest_layer=config.widest_layer)
         states.append(start(system))
         restarts.append(Restart(schedule, train_key, jnp.asarray(followed[r])))
     return stack(states), stack(restarts), guides
@@ -228,10 +269,11 @@ def coded(prepared: Prepared, code: ImageCode) -> Prepared:
     return dataclasses.replace(prepared, training=training, validation=validation)
 
 
-def make_schedule(recipe: Recipe, variant: Variant, steps: int) -> Schedule:
-    """Shares of the run become steps."""
+def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer: int = 1) -> Schedule:
+    """Shares of the run become steps; wide layers learn more slowly."""
+    pace = min(1.0, recipe.full_rate_width / widest_layer)
     numbers = Schedule(
-        learning_rate=_or(variant.learning_rate, recipe.learning_rate),
+        learning_rate=pace * _or(variant.learning_rate, recipe.learning_rate),
         first_learning_rate=recipe.first_learning_rate,
         last_learning_rate=recipe.last_learning_rate,
         warmup_steps=recipe.warmup * steps,

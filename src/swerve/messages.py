@@ -248,7 +248,9 @@ def _propagate_jvp(primals, tangents):
 
     def step(d_message, frame):
         (joint, following, transition, on), (d_evidence, d_step) = frame
-        weights = jnp.exp(joint[:, None] + _at(log_transition, transition) - following[None, :])
+        log_weights = joint[:, None] + _at(log_transition, transition) - following[None, :]
+        # In padding these are no weights: a regime that is almost impossible would make them infinite.
+        weights = jnp.exp(log_weights if on is None else jnp.where(on, log_weights, -jnp.inf))
         d_joint = d_message + d_evidence
         d_message = jnp.sum(weights * (d_joint[:, None] + _at(d_transition, d_step)), axis=0)
         d_message = d_message if on is None else jnp.where(on, d_message, d_joint)

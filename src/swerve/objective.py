@@ -5,6 +5,7 @@ ELBO = E_q[log p(x, z)] + H(q), with log p(x, z~) = log Z of the forward recursi
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -137,6 +138,7 @@ def _prior(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
             memory,
             contexts,
             model.dynamics.step,
+            jax.lax.stop_gradient(model.log_allowed),
             scales,
             model.expected_reading,
         )
@@ -149,6 +151,7 @@ def _prior(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
         (),
         contexts,
         lambda m, z, _: (m, z[None] if keeps else origin),
+        jnp.zeros(1),
         jnp.ones_like(origin),
         None,
     )

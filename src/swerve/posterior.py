@@ -54,6 +54,8 @@ class Prior(NamedTuple):
     contexts: Float[Array, "T-1 C"]
     predict: Callable
     """(memory, z_{t-1}, context_t) -> (memory, M expected states)."""
+    log_allowed: Float[Array, " M"]
+    """0 for an expectation that counts, as good as minus infinity for that of a regime that may not be used."""
     scales: Float[Array, "M L"]
     """How far the state strays from each expectation: q's corrections and scales are in these units."""
     observe: Callable | None
@@ -152,7 +154,7 @@ class Posterior(eqx.Module):
         def propose(memory, z, expected, scales, frame):
             logits, gates, direct, noise, x, observed = frame
             own = self.weights_from_state(jnp.concatenate([memory[: self.causal.size], z]))
-            weights = jax.nn.softmax(logits + own)
+            weights = jax.nn.softmax(logits + own + prior.log_allowed)
             mean = weights @ expected
             error = jnp.zeros_like(x)
             if prior.observe is not None:

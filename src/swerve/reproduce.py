@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,13 @@ from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
 from swerve.experiment import NOT_REAL, UNTRAINED, Experiment, digest, quick, read_row, was_edited
-from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare
+from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare, simplify
 from swerve.run import with_model
 from swerve.training import loop
-from swerve.training.checkpoint import read_json, write_json
-from swerve.training.restarts import pick
+from swerve.training.checkpoint import load_tree, read_json, save_tree, write_json
+from swerve.training.restarts import pick, stack
 from swerve.training.step import System, TrainingData
+from swerve.training.surplus import Merge, Simplified
 
 WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
 TRAINING_SEED, TEST_SEED = 4000, 4001
@@ -40,6 +41,13 @@ SCORES = (
     *("accuracy_merged", "switch_f1_tol0_merged", "switch_f1_tol5_merged"),
 )
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
+
+
+class Row(NamedTuple):
+    """The scores of every run; with surplus regimes merged, and as they were before."""
+
+    scores: list[Any]
+    raw: list[Any] | None = None
 
 
 def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False) -> None:
@@ -87,22 +95,23 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
     test = board.generate(experiment.test_sequences, seed=TEST_SEED)
     if experiment.model in UNTRAINED:
         labels = np.zeros_like(test.s) if board.oracle is None or experiment.model == "majority" else board.oracle(test)
-        found, details = {"": [_score(labels, test)]}, [{}]
+        found, details = {"": Row([_score(labels, test)])}, [{}]
     else:
         prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
         if experiment.story:
             details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
-            found = {"": [details[-1]]}
+            found = {"": Row([details[-1]])}
         else:
             runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
             found, details = runner(prepared, config, experiment, test, work)
-    for title, scores in found.items():
+    for title, (scores, raw) in found.items():
         stored = {
             "board": experiment.board,
             "model": experiment.model,
             "row": title or experiment.row,
             **({"quick": NOT_REAL} if in_minutes else {}),
-            "scores": {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES},
+            "scores": _summary(scores),
+            **({} if raw is None else {"scores_before_merging": _summary(raw)}),
             "success_rate": _success_rate(scores, experiment.target),
             "bound_f1_rank_correlation": None if title else results.rank_correlation(details),
             "details": details,
@@ -127,7 +136,7 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
             detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features}
             write_json(done, {"scores": _score_model(best.model, prepared, config, test), "detail": detail})
         runs.append(read_json(done))
-    return {"": [one["scores"] for one in runs]}, [one["detail"] for one in runs]
+    return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 
 
 def train_runs(
@@ -164,42 +173,67 @@ def train_runs(
 
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
-    curves = {}
-    if experiment.curve:
-
-        def numbers_of(system: System, bound: float, step: int) -> dict[str, Any]:
-            return look(system, bound, step, prepared, config, test).numbers
-
-        curve_file = CurveFile(work / "curve.json", numbers_of)
-        trained = train_runs(prepared, config, experiment, work, watch=curve_file.watch)
-        curves = curve_file.finish(trained)
-    else:
-        trained = train_runs(prepared, config, experiment, work)
-    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
-    bounds = trained.history.latest("bound", list(range(ends[-1])))
+    trained, curves = _train_with_curves(prepared, config, experiment, test, work)
     place = {restart: position for position, restart in enumerate(trained.alive)}
-    chosen, single, details = [], [], []
-    for begin, end in zip([0, *ends], ends, strict=False):
-        own = range(begin, end)
-        every = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in own if r in place}
-        living = sorted(every)
-        best = living[loop.choose(trained.history, living)] if living else None
-        chosen.append(None if best is None else every[best])
-        single.append(every.get(own[0]))
-        details.append(
-            {
-                "chosen": None if best is None else best - own[0],
-                "restarts": [
-                    {"bound": float(bounds[r]), **{key: every[r][key] for key in SCORES}} for r in sorted(every)
-                ],
-                **({"curve": curves[begin]} if begin in curves else {}),
-            }
-        )
-    rows = {"": chosen[: experiment.runs]}
+    raw = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in trained.alive}
+    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
+    runs = [[r for r in range(begin, end) if r in place] for begin, end in zip([0, *ends], ends, strict=False)]
+    chosen = [own[loop.choose(trained.history, own)] if own else None for own in runs]
+    first = [begin if begin in place else None for begin in [0, *ends[:-1]]]
+    simple = simplified(
+        {r: pick(trained.systems, place[r]) for r in {*chosen, *first} - {None}}, prepared, config, work
+    )
+    scores = {r: _score_model(one.system, prepared, config, test) for r, one in simple.items()}
+    bounds = trained.history.latest("bound", list(range(ends[-1])))
+    details = [
+        {
+            "chosen": None if best is None else best - begin,
+            "merges": [] if best is None else [merge._asdict() for merge in simple[best].merges],
+            "restarts": [{"bound": float(bounds[r]), **{key: raw[r][key] for key in SCORES}} for r in own],
+            **({"curve": curves[begin]} if begin in curves else {}),
+        }
+        for begin, own, best in zip([0, *ends], runs, chosen, strict=False)
+    ]
+
+    def row(restarts: Sequence[int | None]) -> Row:
+        return Row(*([None if r is None else one[r] for r in restarts] for one in (scores, raw)))
+
+    rows = {"": row(chosen[: experiment.runs])}
     if config.training.restarts > 1:
-        rows[results.SINGLE] = single
+        rows[results.SINGLE] = row(first)
     timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
     return rows, [timing, *details]
+
+
+def _train_with_curves(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+    if not experiment.curve:
+        return train_runs(prepared, config, experiment, work), {}
+
+    def numbers_of(system: System, bound: float, step: int) -> dict[str, Any]:
+        return look(system, bound, step, prepared, config, test).numbers
+
+    curve_file = CurveFile(work / "curve.json", numbers_of)
+    trained = train_runs(prepared, config, experiment, work, watch=curve_file.watch)
+    return trained, curve_file.finish(trained)
+
+
+def simplified(systems: Mapping[int, System], prepared: Prepared, config: Config, work: Path) -> dict[int, Simplified]:
+    """Every restart without its surplus regimes; kept in `work`, so that it is done once."""
+    order = sorted(systems)
+    if not (order and config.training.merging):
+        return {restart: Simplified(system, []) for restart, system in systems.items()}
+    kept = work / "simplified.safetensors"
+    if not kept.is_file():
+        display.note(f"merging surplus regimes of {len(order)} restarts")
+        found = simplify([systems[restart] for restart in order], prepared, config)
+        merges = [[merge._asdict() for merge in one.merges] for one in found]
+        save_tree(kept, stack([one.system for one in found]), {"restarts": order, "merges": merges})
+    together, about = load_tree(kept, stack([systems[restart] for restart in order]))
+    together = jax.tree.map(jnp.asarray, together)
+    return {
+        restart: Simplified(pick(together, position), [Merge(**merge) for merge in about["merges"][position]])
+        for position, restart in enumerate(order)
+    }
 
 
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
@@ -229,6 +263,10 @@ def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test
 
 def _score(labels: Any, test: Board) -> dict[str, float]:
     return score(list(labels), list(test.s)).as_dict()
+
+
+def _summary(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    return {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES}
 
 
 def _success_rate(scores: Sequence[Mapping[str, Any] | None], target: float | None) -> float | None:

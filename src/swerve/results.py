@@ -17,6 +17,7 @@ from swerve.training.checkpoint import read_json
 
 TABLES_FILE, PICTURE = "tables.toml", "curves.png"
 SINGLE = "one restart at the recipe's central values"
+BEFORE = "before surplus regimes were merged"
 COLUMNS = {"frame_f1": "frame F1", "switch_f1_tol0": "switch F1 exact", "switch_f1_tol5": "switch F1 ±5"}
 MERGED = {
     "frame_f1": "accuracy_merged",
@@ -88,6 +89,9 @@ def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbe
         row = f"{one['file']}: {one['row']}"
         cells = _cells(one["scores"], paper.get(one["model"], {}), told)
         table.add_row(one["model"], row, *cells, *(known[i] for known in more.values()))
+        before = one.get("scores_before_merging", one["scores"])
+        if any(before[name] != one["scores"][name] for name in COLUMNS):
+            table.add_row(one["model"], f"{row}, {BEFORE}", *_cells(before, {}, told))
         merged = f"{one['model']}-merged"
         if merged in paper:
             scores = {name: one["scores"][other] for name, other in MERGED.items() if other in one["scores"]}

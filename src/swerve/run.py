@@ -216,7 +216,7 @@ def fit(
             trained.system,
             prepared,
             config,
-            float(trained.history.latest("bound", [trained.chosen])[0]),
+            float(evaluate(trained.system, prepared.validation).bound),
             history=trained.history,
             chosen=trained.chosen,
             finished=trained.finished,
@@ -257,7 +257,7 @@ def load(folder: str | Path) -> Run:
     history = None
     if (folder / HISTORY_FILE).is_file():
         stored = read_json(folder / HISTORY_FILE)
-        history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History)})
+        history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History) if f.name in stored})
     return Run(
         config=config,
         model=jax.tree.map(jnp.asarray, model),

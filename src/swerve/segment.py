@@ -22,7 +22,10 @@ NOISE_SEED = 0  # the same noise for every sequence: a label depends on the reco
 def inferred(
     system: System, frames: Frames, *, samples: int, key: Key
 ) -> tuple[Float[Array, "T K"], Int[Array, " T"], Float[Array, "T D"]]:
-    """Regime probabilities averaged over draws of z, their most probable path, and the expected observations."""
+    """Regime probabilities averaged over draws of z, their most probable path, and the expected observations.
+
+    Where p(z_1) is the same for all regimes nothing tells s_1 but s_2, and the first frame takes the second's regime.
+    """
 
     def one(key):
         draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
@@ -32,7 +35,10 @@ def inferred(
     marginals, chains, seen = jax.vmap(one)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples)))
     average = jax.tree.map(lambda leaf: leaf.mean(axis=0), chains._replace(mask=chains.mask.astype(float)))
     path = messages.viterbi(average.log_initial, average.log_transition, average.log_evidence, frames.valid)
-    return marginals.mean(axis=0), path, seen.mean(axis=0)
+    probabilities = marginals.mean(axis=0)
+    if len(path) > 1 and not system.model.initial.tells_regimes:
+        probabilities, path = probabilities.at[0].set(probabilities[1]), path.at[0].set(path[1])
+    return probabilities, path, seen.mean(axis=0)
 
 
 @partial(jax.jit, static_argnames="samples")

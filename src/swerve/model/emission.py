@@ -13,6 +13,11 @@ from swerve.networks import Mlp
 from swerve.types import Key
 
 
+def starts_as_identity(state_size: int, channels: int, hidden: Sequence[int]) -> bool:
+    """Whether x starts as the first coordinates of z."""
+    return not hidden and channels <= state_size
+
+
 class MlpEmission(AbstractEmission):
     """g_k(z): a perceptron, linear when there are no hidden layers. `heads` is 1 (shared) or K."""
 
@@ -32,7 +37,7 @@ class MlpEmission(AbstractEmission):
         sizes = (state_size, *hidden, channels)
         keys = jax.random.split(key, heads)
         networks = eqx.filter_vmap(lambda k: Mlp(sizes, key=k))(keys)
-        if not hidden and channels <= state_size:
+        if starts_as_identity(state_size, channels, hidden):
             # The first state coordinates start as the observations themselves.
             weight = jnp.broadcast_to(jnp.eye(channels, state_size), (heads, channels, state_size))
             bias = jnp.zeros((heads, channels))

@@ -62,6 +62,8 @@ class History:
     skipped: list[int] = field(default_factory=list)
     retired: dict[str, str] = field(default_factory=dict)
     """Restart -> why it was given up."""
+    merges: list[dict] = field(default_factory=list)
+    """Attempts to do without a regime, after training (training/surplus.py)."""
     seconds: float = 0.0
     """Time spent training, compilation included."""
     hardware: str = ""

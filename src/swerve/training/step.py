@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from swerve import messages
 from swerve.model.embedding import ImageEmbedding
 from swerve.model.snlds import Snlds
-from swerve.objective import Knobs, Terms, sequence_terms, usage_entropy
+from swerve.objective import Knobs, Terms, regime_chain, sequence_terms, usage_entropy
 from swerve.posterior import Posterior
 from swerve.schedule import Schedule, knobs, learning_rate
 from swerve.types import Frames, Key
@@ -173,6 +174,17 @@ class HeldOut(NamedTuple):
     confidence: Float[Array, "*R"]
 
 
+class Windows(NamedTuple):
+    """The same window by window."""
+
+    bound: Float[Array, "*R N"]
+    """ELBO in nats per window."""
+    regimes: Float[Array, "*R N T K"]
+    """p(s_t = k | x) for one draw of z; 0 where there is no frame."""
+    evidence: Float[Array, "*R N T K"]
+    """log B_t(k)."""
+
+
 def _evaluate(system: System, frames: Frames) -> HeldOut:
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     with jax.default_matmul_precision("highest"):
@@ -186,6 +198,22 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
         mean_duration=count / (terms.switches.sum() + len(frames.x)),
         confidence=terms.confidence.sum() / count,
     )
+
+
+def _look_closely(system: System, frames: Frames) -> Windows:
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
+
+    def one(frames, key):
+        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        bound = messages.log_normalizer(*chain) + jnp.where(frames.valid, draw.entropy, 0.0).sum()
+        marginals = jnp.where(frames.valid[:, None], messages.smooth(*chain).marginals, 0.0)
+        return Windows(bound, marginals, chain.log_evidence)
+
+    with jax.default_matmul_precision("highest"):
+        return _for_every_sequence(one, frames, keys)
+
+
+look_closely = jax.jit(_look_closely)
 
 
 def _for_every_sequence(function: Callable, frames: Frames, *others: Array):

@@ -1,0 +1,170 @@
+"""Regimes that the data do not need: merge two, train on, keep the simpler model if held-out windows allow it.
+
+A merge starts from labels: the frames of both regimes guide one of them, the other may no longer be used. The same
+model without the merge is trained as long beside it, so that a merge gains nothing by the training alone
+(docs/decisions/0014).
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from swerve.model.snlds import FORBIDDEN
+from swerve.schedule import Schedule
+from swerve.training import restarts as axis
+from swerve.training.step import Restart, System, TrainingData, Windows, look_closely, start
+from swerve.types import Frames, Key
+
+IN_USE = 0.001  # share of the frames from which a regime counts
+PAIRS = 3  # merges tried at a time, those that cost least before any training
+
+
+class Merge(NamedTuple):
+    """What became of one attempt to do without a regime."""
+
+    kept: int
+    dropped: int
+    change: float
+    """Of the held-out bound, in nats per frame, against the same model trained on without the merge."""
+    error: float
+    """Its standard error over held-out windows."""
+    accepted: bool
+
+
+class Simplified(NamedTuple):
+    """A system without surplus regimes, and every merge that was judged on the way."""
+
+    system: System
+    merges: list[Merge]
+
+
+class _Trial(NamedTuple):
+    owner: int
+    pair: tuple[int, int] | None
+    """Kept and dropped; None for the model as it is."""
+    system: System
+    guide: Float[np.ndarray, "N T K"]
+
+
+def without_surplus(
+    systems: Sequence[System],
+    training: Frames,
+    validation: Frames,
+    schedule: Schedule,
+    *,
+    calls: int,
+    steps_per_call: int,
+    batch_size: int,
+    key: Key,
+    on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+) -> list[Simplified]:
+    """Merges regimes of every system, one pair after the other, until each further merge would cost too much.
+
+    A merge may lower the held-out bound by one standard error of the paired difference. Two regimes always stay:
+    a single one segments nothing. All systems are trained side by side, in calls that training has compiled already.
+    """
+    found = [Simplified(system, []) for system in systems]
+    unfinished, size = list(range(len(systems))), 0
+    for round_number in itertools.count():
+        trials = [t for owner in unfinished for t in _trials(owner, found[owner].system, training, validation)]
+        if not trials:
+            return found
+        size = max(size, len(trials))
+        states, restarts, data = _as_restarts(trials, size, training, schedule, jax.random.fold_in(key, round_number))
+        for _ in range(calls):
+            states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
+        trained = [axis.pick(states.system, i) for i in range(len(trials))]
+        accepted = []
+        for owner in dict.fromkeys(trial.owner for trial in trials):
+            own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
+            merge, system = _judge(found[owner].system, own, validation)
+            on_merge(owner, merge)
+            found[owner] = Simplified(system if merge.accepted else found[owner].system, [*found[owner].merges, merge])
+            accepted += [owner] if merge.accepted else []
+        unfinished = accepted
+    raise AssertionError("unreachable")
+
+
+def regimes_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
+    """The share of the frames that each regime holds, 0 for one that hardly occurs."""
+    share = np.asarray(windows.regimes).sum(axis=(0, 1))
+    share = share / share.sum()
+    return np.where(share < IN_USE, 0.0, share)
+
+
+def _trials(owner: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:
+    """The model as it is, and its most promising merges; nothing where there is nothing to merge."""
+    pairs = cheapest_merges(look_closely(system, validation))
+    if not pairs:
+        return []
+    labels = np.asarray(look_closely(system, training).regimes)
+    return [_Trial(owner, None, system, labels), *(_merged(owner, pair, system, labels) for pair in pairs)]
+
+
+def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
+    """(kept, dropped) of pairs of regimes, those first whose frames lose least evidence; the rarer one is dropped."""
+    share = regimes_in_use(windows)
+    if np.count_nonzero(share) <= 2:
+        return []
+    used = sorted(np.flatnonzero(share).tolist(), key=lambda k: -share[k])
+    pairs = itertools.combinations(used, 2)
+    regimes, evidence = (np.asarray(part) for part in (windows.regimes, windows.evidence))
+
+    def cost(pair: tuple[int, int]) -> float:
+        kept, dropped = pair
+        return float(np.sum(regimes[..., dropped] * (evidence[..., dropped] - evidence[..., kept])))
+
+    return sorted(pairs, key=cost)[:PAIRS]
+
+
+def _merged(owner: int, pair: tuple[int, int], system: System, labels: Float[np.ndarray, "N T K"]) -> _Trial:
+    kept, dropped = pair
+    guide = labels.copy()
+    guide[..., kept] += guide[..., dropped]
+    guide[..., dropped] = 0.0
+    model = eqx.tree_at(lambda m: m.log_allowed, system.model, system.model.log_allowed.at[dropped].set(FORBIDDEN))
+    return _Trial(owner, pair, system._replace(model=model), guide)
+
+
+def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Schedule, key: Key):
+    """Every trial as a restart. An accelerator gets as many as in the first round, so that it compiles once."""
+    if jax.default_backend() != "cpu":
+        trials = [*trials, *[trials[-1]] * (size - len(trials))]
+    restarts = [Restart(schedule, jax.random.fold_in(key, i), jnp.asarray(i)) for i in range(len(trials))]
+    guides = jnp.stack([jnp.asarray(trial.guide) for trial in trials])
+    states = axis.stack([start(trial.system) for trial in trials])
+    return states, axis.stack(restarts), TrainingData(training, guides)
+
+
+def _judge(before: System, trials: list[tuple[_Trial, System]], validation: Frames) -> tuple[Merge, System]:
+    """The merge with the highest held-out bound against the better of the model before and after more training."""
+    lengths = np.asarray(validation.valid).sum(axis=1)
+
+    def bounds(system: System) -> Float[np.ndarray, " N"]:
+        return np.nan_to_num(np.asarray(look_closely(system, validation).bound, float), nan=-np.inf)
+
+    (_, control), *merges = trials
+    reference = max((bounds(before), bounds(control)), key=lambda bound: bound.sum())
+    merged = [bounds(system) for _, system in merges]
+    best = int(np.argmax([bound.sum() for bound in merged]))
+    change, error = paired_change(merged[best], reference, lengths)
+    trial, system = merges[best]
+    assert trial.pair is not None
+    return Merge(*trial.pair, change, error, accepted=bool(change > -error)), system
+
+
+def paired_change(
+    bound: Float[np.ndarray, " N"], reference: Float[np.ndarray, " N"], lengths: Int[np.ndarray, " N"]
+) -> tuple[float, float]:
+    """How much a bound differs from another on the same windows, in nats per frame, and the standard error of that."""
+    per_frame = lengths.mean()
+    difference = (bound - reference) / per_frame
+    if not np.isfinite(difference).all():
+        return -np.inf, 0.0
+    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))

@@ -1,0 +1,103 @@
+"""Surplus regimes: merged where the data do not tell them apart, kept where they do."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from swerve.build import build_system
+from swerve.config import Config, Variant
+from swerve.data.windows import to_frames
+from swerve.fitting import make_schedule, tell
+from swerve.training.step import Restart, TrainingData, Windows, advance, look_closely, start
+from swerve.training.surplus import Merge, cheapest_merges, paired_change, regimes_in_use, without_surplus
+from swerve.types import Series
+
+LENGTH, STEPS = 60, 400
+SMALL = dataclasses.replace(
+    Config(),
+    model=dataclasses.replace(
+        Config().model, regimes=3, state_size=1, dynamics="linear", switching_hidden=(4,), initial_components=1
+    ),
+    posterior=dataclasses.replace(Config().posterior, encoder_size=4, causal_size=4),
+)
+
+
+def drifting(drifts, count, seed):
+    """One channel that moves by one of the drifts at a time; regimes change every 20 frames."""
+    rng = np.random.default_rng(seed)
+    s = np.repeat([rng.permutation(len(drifts))[[0, 1, -1]] for _ in range(count)], 20, axis=1)
+    steps = np.asarray(drifts)[s] + 0.02 * rng.normal(size=s.shape)
+    x = np.cumsum(steps, axis=1)[..., None] + 0.02 * rng.normal(size=(*s.shape, 1))
+    return jax.tree.map(jnp.asarray, to_frames([Series(one) for one in x], length=LENGTH)), s
+
+
+def trained(frames, labels):
+    """A system that was taught these labels."""
+    system = build_system(
+        SMALL.model, SMALL.posterior, channels=1, controls=0, stickiness=3.0, allowed=3, key=jax.random.key(0)
+    )
+    restart = Restart(make_schedule(SMALL.recipe, Variant(), STEPS), jax.random.key(1), jnp.asarray(0))
+    guides = jnp.asarray(np.eye(3)[labels][None], jnp.float32)
+    state, _ = advance(start(system), TrainingData(frames, guides), restart, steps=STEPS, batch_size=16)
+    return state.system
+
+
+def simplified(system, training, validation):
+    (found,) = without_surplus(
+        [system],
+        training,
+        validation,
+        make_schedule(SMALL.recipe, Variant(), STEPS),
+        calls=1,
+        steps_per_call=STEPS,
+        batch_size=16,
+        key=jax.random.key(2),
+    )
+    return found
+
+
+def test_two_names_for_one_motion_become_one():
+    training, s = drifting((0.2, -0.2), 80, seed=0)
+    validation, _ = drifting((0.2, -0.2), 40, seed=1)
+    system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
+    assert np.count_nonzero(regimes_in_use(look_closely(system, validation))) == 3
+    found = simplified(system, training, validation)
+    assert [merge.accepted for merge in found.merges] == [True]
+    assert {found.merges[0].kept, found.merges[0].dropped} == {1, 2}
+    assert np.count_nonzero(regimes_in_use(look_closely(found.system, validation))) == 2
+
+
+def test_three_motions_stay_three():
+    training, s = drifting((0.2, -0.2, 0.0), 80, seed=0)
+    validation, _ = drifting((0.2, -0.2, 0.0), 40, seed=1)
+    system = trained(training, s)
+    found = simplified(system, training, validation)
+    assert [merge.accepted for merge in found.merges] == [False]
+    assert found.merges[0].change < -3 * found.merges[0].error
+    assert found.system is system
+
+
+def test_the_cheapest_merge_is_that_of_regimes_with_the_same_evidence():
+    regimes = np.eye(3)[[[0, 0, 0, 1, 1, 2]]]
+    evidence = np.zeros((1, 6, 3))
+    evidence[0, 3:5, 0], evidence[0, 5, 0], evidence[0, 5, 1] = -9.0, -1.0, -5.0
+    windows = Windows(np.zeros(1), regimes, evidence)
+    assert cheapest_merges(windows) == [(0, 2), (1, 2), (0, 1)]
+    two = Windows(np.zeros(1), np.eye(3)[[[0, 0, 1]]], np.zeros((1, 3, 3)))
+    assert cheapest_merges(two) == []
+
+
+def test_paired_change_is_the_mean_difference_and_its_standard_error():
+    bound, reference = np.array([10.0, 22.0, 30.0]), np.array([11.0, 20.0, 31.0])
+    change, error = paired_change(bound, reference, np.array([10, 10, 10]))
+    assert change == pytest.approx(0.0)
+    assert error == pytest.approx(np.std([-0.1, 0.2, -0.1], ddof=1) / np.sqrt(3))
+    assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == -np.inf
+
+
+def test_a_merge_is_told_in_words():
+    assert tell(Merge(0, 2, -0.001, 0.002, accepted=True)).startswith("regimes 0 and 2 merged")
+    assert "kept apart: as one, the held-out bound changes by -0.100" in tell(Merge(0, 2, -0.1, 0.002, accepted=False))
