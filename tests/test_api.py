@@ -54,6 +54,15 @@ def test_an_array_of_three_axes_is_several_recordings(balls):
     np.testing.assert_array_equal(np.stack([one.x for one in series]), balls)
 
 
+def test_an_array_of_four_axes_is_video():
+    images = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
+    first, second = api.to_series(images)
+    assert first.image == (3, 4)
+    assert len(first.columns) == 12
+    np.testing.assert_array_equal(second.x[1], images[1, 1].ravel())
+    assert second.name == "1"
+
+
 def test_a_list_may_hold_arrays_of_different_lengths(balls):
     series = api.to_series([balls[0], balls[1, :60], jnp.asarray(balls[2])])
     assert [len(one) for one in series] == [100, 60, 100]

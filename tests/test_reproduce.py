@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from swerve import cli, reproduce
 from swerve.errors import InputError
+from swerve.experiment import TEST_SEED, TRAINING_SEED
 
 EXPERIMENT = """
 [experiment]
@@ -80,7 +81,7 @@ def check_stored(path: Path, model: str, runs: int) -> dict:
     assert stored["commit"]
     assert stored["hardware"].startswith("cpu")
     assert stored["config"]["model"]["regimes"] == 2
-    seeds = {"training": reproduce.TRAINING_SEED, "test": reproduce.TEST_SEED, "runs": list(range(runs))}
+    seeds = {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(runs))}
     assert stored["seeds"] == seeds
     return stored
 

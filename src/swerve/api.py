@@ -11,6 +11,7 @@ import numpy as np
 from swerve import run
 from swerve.config import Config, with_kind, with_recipe, with_setting
 from swerve.data import tables
+from swerve.data.columns import pixel_names
 from swerve.errors import InputError
 from swerve.run import DEFAULT_SAMPLES, Run
 from swerve.training.loop import Report
@@ -116,6 +117,8 @@ def to_series(data: Any, **roles: Any) -> list[Series]:
         return [Series(_matrix(frame.to_numpy()), columns=columns, name="0")]
     if hasattr(data, "ndim") and data.ndim <= 2:
         return [Series(_matrix(data), name="0")]
+    if hasattr(data, "ndim") and data.ndim == 4:
+        return [_video(one, name=str(i)) for i, one in enumerate(data)]
     try:
         items = list(data)
     except TypeError:
@@ -133,6 +136,13 @@ def to_series(data: Any, **roles: Any) -> list[Series]:
 def _is_files(data: Any) -> bool:
     items = data if isinstance(data, list | tuple) and data else [data]
     return all(isinstance(item, str | Path) for item in items)
+
+
+def _video(images: Any, *, name: str) -> Series:
+    """(frames, height, width) with the pixels of each frame in one row."""
+    _, height, width = images.shape
+    flat = _matrix(np.asarray(images).reshape(len(images), -1))
+    return Series(flat, name=name, columns=pixel_names((height, width)), image=(height, width))
 
 
 def _matrix(values: Any) -> np.ndarray:

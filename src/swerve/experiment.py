@@ -14,6 +14,8 @@ from swerve.errors import InputError
 
 UNTRAINED = ("oracle", "majority")
 NOT_REAL = "quick: not the real thing"
+TRAINING_SEED, TEST_SEED = 5000, 5001
+"""Of the boards' generators. Drawn anew whenever the recipe has changed, so that no row was tuned on its own data."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,14 @@ def _cut(settings: Any, most: dict[str, int]) -> Any:
 
 def digest(experiment: Experiment, config: Config) -> str:
     """Tells the settings of a row apart, so that an edited row never goes on from another's checkpoint."""
-    about = asdict(experiment)
-    if not experiment.curve:
-        del about["curve"]  # rows without a curve keep the folder they had before there were any
-    settings = json.dumps([about, asdict(config)], sort_keys=True)
+    settings = json.dumps([asdict(experiment), asdict(config), TRAINING_SEED], sort_keys=True)
     return hashlib.sha256(settings.encode()).hexdigest()[:8]
 
 
 def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
-    """Whether a result was made with other settings; what a row could not say then counts as not said."""
-    return {**_as_json(Experiment()), **stored["experiment"]} != _as_json(experiment) or stored["config"] != _as_json(
-        config
-    )
+    """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
+    then = {**_as_json(Experiment()), **stored["experiment"]}, stored["config"], stored["seeds"]["training"]
+    return then != (_as_json(experiment), _as_json(config), TRAINING_SEED)
 
 
 def _as_json(settings: Any) -> Any:

@@ -25,7 +25,17 @@ from swerve.curves import CurveFile, look
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
-from swerve.experiment import NOT_REAL, UNTRAINED, Experiment, digest, quick, read_row, was_edited
+from swerve.experiment import (
+    NOT_REAL,
+    TEST_SEED,
+    TRAINING_SEED,
+    UNTRAINED,
+    Experiment,
+    digest,
+    quick,
+    read_row,
+    was_edited,
+)
 from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare, simplify
 from swerve.run import with_model
 from swerve.training import loop
@@ -35,7 +45,6 @@ from swerve.training.step import System, TrainingData
 from swerve.training.surplus import Merge, Simplified
 
 WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
-TRAINING_SEED, TEST_SEED = 4000, 4001
 SCORES = (
     *("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"),
     *("accuracy_merged", "switch_f1_tol0_merged", "switch_f1_tol5_merged"),
