@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from scipy.stats import rankdata
 
@@ -17,14 +18,25 @@ from swerve.training.checkpoint import read_json
 
 TABLES_FILE, PICTURE = "tables.toml", "curves.png"
 SINGLE = "one restart at the recipe's central values"
-BEFORE = "before surplus regimes were merged"
-COLUMNS = {"frame_f1": "frame F1", "switch_f1_tol0": "switch F1 exact", "switch_f1_tol5": "switch F1 ±5"}
+RAW, ORACLE, THEIRS = "(raw)", "(oracle)", "(paper)"
+EXPLAINED = {
+    RAW: "before surplus regimes were merged",
+    ORACLE: "each regime joined to the true one it fits best, as the paper's merging does; never counts",
+    THEIRS: "a model of the paper that has no row here",
+}
+COLUMNS = {"frame_f1": "frames", "switch_f1_tol0": "exact", "switch_f1_tol5": "±5"}
+"""F1 of frames, and of switches without and with a tolerance of 5 frames."""
 MERGED = {
     "frame_f1": "accuracy_merged",
     "switch_f1_tol0": "switch_f1_tol0_merged",
     "switch_f1_tol5": "switch_f1_tol5_merged",
 }
 """Scores after each of a model's regimes was joined to the true one it fits best."""
+
+LEGEND = (
+    "Mean ± sd over runs: frames, and switches found exactly or within ±5 frames.",
+    "rho: rank correlation of held-out bound and frame F1 over restarts.",
+)
 
 Numbers = Mapping[str, Sequence[float]]
 Stored = Mapping[str, Any]
@@ -67,36 +79,47 @@ def print_tables(name: str, stored: Sequence[Stored], tables: Tables) -> None:
         table = _board_table(f"{name}: {board}", rows, paper)
         ours = {one["model"] for one in rows}
         for model in [one for one in paper if name in tables.tables and one.removesuffix("-merged") not in ours]:
-            table.add_row(model, "the paper's alone", *_cells({}, paper[model], _told(paper)))
+            table.add_row(f"{model} {THEIRS}", *_cells({}, paper[model], _told(paper)))
         display.console.print(table)
+        _explain(rows, [str(cell) for cell in table.columns[0].cells])
 
 
 def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbers]) -> Table:
     quick = f" ({NOT_REAL})" if any("quick" in one for one in stored) else ""
     told = _told(paper)
-    table = Table(title=f"{title}, mean ± sd over runs, percent{quick}")
-    table.add_column("model", overflow="fold")
-    table.add_column("row", overflow="fold", ratio=1)
+    table = Table(title=f"{title}, F1 in percent{quick}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("row", overflow="fold")
     for name, heading in COLUMNS.items():
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
         if name in told:
-            table.add_column("the paper's", justify="right", style="italic")
+            table.add_column("paper's", justify="right", style="italic", no_wrap=True)
     more = {heading: [tell(one) for one in stored] for heading, tell in ONLY_WHERE_KNOWN.items()}
     more = {heading: cells for heading, cells in more.items() if any(cells)}
     for heading in more:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for i, one in enumerate(stored):
-        row = f"{one['file']}: {one['row']}"
+        row = one["file"]
         cells = _cells(one["scores"], paper.get(one["model"], {}), told)
-        table.add_row(one["model"], row, *cells, *(known[i] for known in more.values()))
+        table.add_row(row, *cells, *(known[i] for known in more.values()))
         before = one.get("scores_before_merging", one["scores"])
         if any(before[name] != one["scores"][name] for name in COLUMNS):
-            table.add_row(one["model"], f"{row}, {BEFORE}", *_cells(before, {}, told))
+            table.add_row(f"{row} {RAW}", *_cells(before, {}, told))
         merged = f"{one['model']}-merged"
         if merged in paper:
             scores = {name: one["scores"][other] for name, other in MERGED.items() if other in one["scores"]}
-            table.add_row(merged, row, *_cells(scores, paper[merged], told))
+            table.add_row(f"{row} {ORACLE}", *_cells(scores, paper[merged], told))
     return table
+
+
+def _explain(stored: Sequence[Stored], rows: Sequence[str]) -> None:
+    """What the names of rows and columns stand for: a line each, where a column would be too narrow."""
+    for line in LEGEND:
+        display.console.print(f"  {line}", highlight=False)
+    for one in stored:
+        display.console.print(f"  [bold]{one['file']}[/]: {one['model']}, {one['row']}", highlight=False)
+    for mark, meaning in EXPLAINED.items():
+        if any(mark in row for row in rows):
+            display.console.print(f"  [bold]{mark}[/]: {meaning}", highlight=False)
 
 
 def _told(paper: Mapping[str, Numbers]) -> list[str]:
@@ -133,7 +156,7 @@ def _rank(stored: Stored) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-ONLY_WHERE_KNOWN = {"success": _success, "rank corr.": _rank}
+ONLY_WHERE_KNOWN = {"success": _success, "rho": _rank}
 
 
 def rank_correlation(details: Sequence[Mapping[str, Any]]) -> float | None:
