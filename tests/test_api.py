@@ -55,12 +55,14 @@ def test_an_array_of_three_axes_is_several_recordings(balls):
 
 
 def test_an_array_of_four_axes_is_video():
-    images = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
+    images = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 2, 6)
     first, second = api.to_series(images)
-    assert first.image == (3, 4)
+    assert first.image == (2, 6)
     assert len(first.columns) == 12
     np.testing.assert_array_equal(second.x[1], images[1, 1].ravel())
     assert second.name == "1"
+    with pytest.raises(InputError, match="colours on the last axis"):
+        api.to_series(np.zeros((50, 8, 8, 3)))
 
 
 def test_a_list_may_hold_arrays_of_different_lengths(balls):
@@ -109,7 +111,7 @@ def test_nan_stays_as_a_missing_value():
         np.zeros((5, 0)),
         np.zeros((0, 5, 2)),
         np.array(1.0),
-        np.zeros((2, 3, 4, 5)),
+        np.zeros((2, 3, 4, 5, 6)),
         np.array([["a"], ["b"]]),
         np.array([[1.0], [np.inf]]),
         [np.zeros((5, 1)), np.array([[np.inf]])],

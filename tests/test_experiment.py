@@ -12,6 +12,7 @@ from swerve.errors import InputError
 from swerve.experiment import (
     QUICK_CONFIG,
     QUICK_EXPERIMENT,
+    TEST_SEED,
     TRAINING_SEED,
     UNTRAINED,
     Experiment,
@@ -135,9 +136,9 @@ def test_an_edited_row_has_a_working_folder_of_its_own():
 def test_a_result_knows_whether_its_row_was_edited():
     experiment, config = Experiment(), Config()
     about = {"experiment": dataclasses.asdict(experiment), "config": dataclasses.asdict(config)}
-    stored = json.loads(json.dumps({**about, "seeds": {"training": TRAINING_SEED}}))
+    stored = json.loads(json.dumps({**about, "seeds": {"training": TRAINING_SEED, "test": TEST_SEED}}))
     del stored["experiment"]["curve"]  # a result from before there were curves
     assert not was_edited(stored, experiment, config)
     assert was_edited(stored, dataclasses.replace(experiment, curve=True), config)
     assert was_edited(stored, experiment, dataclasses.replace(config, seed=1))
-    assert was_edited({**stored, "seeds": {"training": TRAINING_SEED - 1}}, experiment, config)
+    assert was_edited({**stored, "seeds": {"training": TRAINING_SEED, "test": TEST_SEED - 1}}, experiment, config)

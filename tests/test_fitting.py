@@ -58,7 +58,7 @@ def kept(videos, tmp_path_factory):
 def test_a_fit_tells_of_its_code_and_gets_better(kept):
     _, folder, notes, bounds = kept
     assert any(note.startswith("learning a code of the images: step 100 of 100") for note in notes)
-    assert (folder / fitting.CODE_FILE).is_file()
+    assert (folder / "code.safetensors").is_file()
     assert bounds[-1] > bounds[0]
 
 
@@ -82,7 +82,7 @@ def test_the_code_is_learned_once(kept, videos, monkeypatch):
     _, folder, *_ = kept
     prepared = fitting.prepare(videos, CONFIG)
     monkeypatch.setattr(fitting, "fit_code", lambda *_, **__: pytest.fail("learned again"))
-    code = fitting.cached_code(folder / fitting.CODE_FILE, prepared, CONFIG)
+    code = fitting.cached_code(folder / "code.safetensors", prepared, CONFIG, key=jax.random.key(0))
     flat = (leaf.reshape(-1, 48) for leaf in prepared.training[:2])
     assert (image_errors(code, *flat) ** 2).mean() < 0.9
     guide = fitting.coded(prepared, code).training
@@ -94,7 +94,7 @@ def test_a_start_draws_what_its_code_draws(kept, videos):
     """Before the first step, with the code's reading as its state, the model draws what the autoencoder drew."""
     _, folder, *_ = kept
     prepared = fitting.prepare(videos, CONFIG)
-    code = fitting.cached_code(folder / fitting.CODE_FILE, prepared, CONFIG)
+    code = fitting.cached_code(folder / "code.safetensors", prepared, CONFIG, key=jax.random.key(0))
     states, _, _ = fitting.make_restarts(prepared, CONFIG, key=jax.random.key(0), cache=folder / "seeds.npz")
     model = jax.tree.map(lambda leaf: leaf[0], states.system).model
     frames = jax.tree.map(lambda leaf: leaf[0], prepared.training)

@@ -183,3 +183,11 @@ def test_q_first_corrects_little_where_x_is_not_part_of_z():
 
     straight, blind = first_gain(), first_gain(emission_hidden=(8,))
     np.testing.assert_allclose(blind, 0.02 * straight, rtol=1e-5)
+
+
+def test_a_regime_that_may_not_be_used_moves_nothing():
+    system, frames = uncorrected(filled(scale=1.0)), some_frames()
+    allowed = np.float32([0.0, -1e9])
+    system = system._replace(model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
+    draw = path(system, frames)
+    np.testing.assert_allclose(draw.mean, draw.expected[:, 0], rtol=1e-5)

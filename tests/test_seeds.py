@@ -10,7 +10,7 @@ from swerve import seeds
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data import bouncing_ball, dubins
 from swerve.fitting import prepare
-from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime
+from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime, simplest_that_pays
 
 
 def candidate(lags, held_out, labels):
@@ -32,6 +32,19 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     four, eight = [candidate(4, 3.5, BRIEF)], [candidate(8, 3.0, SHORT), candidate(8, 2.9, LONG)]
     ranked = most_trustworthy_first(eight + four + one + two)
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
+
+
+def test_a_regime_that_hardly_occurs_says_nothing_about_lags():
+    stray = np.repeat(LONG, 10, axis=1)
+    stray[0, 500] = 2
+    assert shortest_regime(stray) > 200
+
+
+def test_lags_that_straddle_do_not_decide_whether_bending_pays():
+    straight, bent = candidate(1, 3.0, LONG), candidate(1, 4.5, LONG)._replace(features=20)
+    assert simplest_that_pays([candidate(8, 5.0, SHORT), straight, bent])[0] is bent
+    bent = bent._replace(held_out=3.0)
+    assert simplest_that_pays([candidate(8, 5.0, SHORT)._replace(features=20), straight, bent])[0] is straight
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from swerve.segment import bucket_length, infer_batch
 from swerve.types import Frames
 
 K, T, D, SAMPLES = 3, 6, 2, 3
-LENGTHS = (T, 4, 4)
+LENGTHS = (T, 4, 4, 1)
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,12 @@ def result():
     x[2, LENGTHS[2] :] = np.nan
     frames = Frames(x, np.ones(x.shape, bool), valid, np.zeros((*valid.shape, 0), np.float32))
     return [np.asarray(a) for a in infer_batch(system, frames, samples=SAMPLES)]
+
+
+def test_the_first_frame_takes_the_regime_of_the_second_where_there_is_one(result):
+    probabilities, paths, _ = result
+    np.testing.assert_array_equal(probabilities[:3, 0], probabilities[:3, 1])
+    np.testing.assert_array_equal(paths[:3, 0], paths[:3, 1])
 
 
 def test_probabilities_sum_to_one_in_every_valid_frame(result):

@@ -20,6 +20,9 @@ from swerve.types import Segmentation, Series
 load = run.load
 
 
+MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
+
+
 def fit(
     data: Any,
     regimes: int | None = None,
@@ -118,7 +121,7 @@ def to_series(data: Any, **roles: Any) -> list[Series]:
     if hasattr(data, "ndim") and data.ndim <= 2:
         return [Series(_matrix(data), name="0")]
     if hasattr(data, "ndim") and data.ndim == 4:
-        return [_video(one, name=str(i)) for i, one in enumerate(data)]
+        return _videos(data)
     try:
         items = list(data)
     except TypeError:
@@ -138,11 +141,17 @@ def _is_files(data: Any) -> bool:
     return all(isinstance(item, str | Path) for item in items)
 
 
-def _video(images: Any, *, name: str) -> Series:
-    """(frames, height, width) with the pixels of each frame in one row."""
-    _, height, width = images.shape
-    flat = _matrix(np.asarray(images).reshape(len(images), -1))
-    return Series(flat, name=name, columns=pixel_names((height, width)), image=(height, width))
+def _videos(images: Any) -> list[Series]:
+    """(recordings, frames, height, width), the pixels of each frame in one row."""
+    count, frames, height, width = images.shape
+    if width <= MOST_COLOURS:
+        raise InputError(
+            "An array of four axes is video (recordings, frames, height, width),"
+            f" and {images.shape} looks like colours on the last axis: give one channel, such as the brightness."
+        )
+    flat = np.asarray(images).reshape(count, frames, -1)
+    columns = pixel_names((height, width))
+    return [Series(_matrix(x), name=str(i), columns=columns, image=(height, width)) for i, x in enumerate(flat)]
 
 
 def _matrix(values: Any) -> np.ndarray:

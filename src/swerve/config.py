@@ -155,7 +155,8 @@ class ArHmmConfig:
     """The autoregressive HMM: as a model of its own, and as the seed of restarts."""
 
     lags: tuple[int, ...] = (1, 2, 4, 8)
-    """Tried in turn; the held-out likelihood chooses among those whose regimes outlast their lags."""
+    """Tried in turn; the held-out likelihood chooses among those whose regimes outlast their lags. All but the fewest
+    are left out where they would read more than 128 numbers."""
     features: tuple[int, ...] = (0, 20)
     """Nonlinear features of the last frame that the regimes read, tried in turn; 0 is the plain AR-HMM."""
     restarts: int = 5
@@ -329,12 +330,12 @@ PAPER_POSTERIOR = {
 }
 PARTS = {
     "default": ({}, {}, {}),
-    "paper": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 300_000, "restarts": 1}),
-    "paper-short": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 20_000, "restarts": 1}),
+    "paper": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 300_000, "restarts": 1, "merging": 0.0}),
+    "paper-short": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 20_000, "restarts": 1, "merging": 0.0}),
     "paper-ball": (
         PAPER_MODEL | {"dynamics": "gru", "dynamics_hidden": (4,)},
         PAPER_POSTERIOR,
-        {"steps": 10_000, "restarts": 1},
+        {"steps": 10_000, "restarts": 1, "merging": 0.0},
     ),
 }
 """What belongs to a recipe besides its numbers: settings of the model, the posterior and the training."""

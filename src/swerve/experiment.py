@@ -40,7 +40,8 @@ class Experiment:
 
 QUICK_EXPERIMENT = {"runs": 2, "single_runs": 2, "training_sequences": 200, "test_sequences": 50}
 QUICK_CONFIG = {
-    "training": {"steps": 100, "restarts": 2, "report_every": 50, "validation_limit": 32},
+    "training": {"steps": 100, "restarts": 2, "report_every": 50, "validation_limit": 32, "merging": 0.0},
+    "code": {"steps": 100},
     "arhmm": {"lags": 1, "features": 1, "restarts": 2, "max_iterations": 20, "seed_windows": 50},
 }
 """The most of everything that a quick row may have; of what is tried in turn, how many."""
@@ -89,8 +90,8 @@ def quick(experiment: Experiment, config: Config) -> tuple[Experiment, Config]:
     )
 
 
-def _cut(settings: Any, most: dict[str, int]) -> Any:
-    def less(value: Any, limit: int) -> Any:
+def _cut(settings: Any, most: dict[str, Any]) -> Any:
+    def less(value: Any, limit: Any) -> Any:
         return value[:limit] if isinstance(value, tuple) else min(value, limit)
 
     return dataclasses.replace(settings, **{name: less(getattr(settings, name), limit) for name, limit in most.items()})
@@ -98,14 +99,15 @@ def _cut(settings: Any, most: dict[str, int]) -> Any:
 
 def digest(experiment: Experiment, config: Config) -> str:
     """Tells the settings of a row apart, so that an edited row never goes on from another's checkpoint."""
-    settings = json.dumps([asdict(experiment), asdict(config), TRAINING_SEED], sort_keys=True)
+    settings = json.dumps([asdict(experiment), asdict(config), TRAINING_SEED, TEST_SEED], sort_keys=True)
     return hashlib.sha256(settings.encode()).hexdigest()[:8]
 
 
 def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
     """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
-    then = {**_as_json(Experiment()), **stored["experiment"]}, stored["config"], stored["seeds"]["training"]
-    return then != (_as_json(experiment), _as_json(config), TRAINING_SEED)
+    then = {**_as_json(Experiment()), **stored["experiment"]}, stored["config"]
+    seeds = stored["seeds"]["training"], stored["seeds"]["test"]
+    return (*then, seeds) != (_as_json(experiment), _as_json(config), (TRAINING_SEED, TEST_SEED))
 
 
 def _as_json(settings: Any) -> Any:

@@ -29,7 +29,6 @@ from swerve.types import Frames, Key, Series
 
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 SHORTEST = 4  # frames; less than this shows no dynamics
-CODE_FILE = "code.safetensors"
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,12 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     if not series:
         raise InputError("There are no recordings.")
     for one in series:
-        if names_of(one) != names_of(series[0]):
-            what = "other columns" if one.image is None else "images of another size"
-            raise InputError(f'Recording "{one.name}" has {what} than "{series[0].name}".')
-        if one.image != series[0].image:
+        if (one.image is None) != (series[0].image is None):
             raise InputError(f'Recordings "{one.name}" and "{series[0].name}": one is video, the other is not.')
+        if one.image != series[0].image:
+            raise InputError(f'Recording "{one.name}" has images of another size than "{series[0].name}".')
+        if names_of(one) != names_of(series[0]):
+            raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
         check_finite(one)
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
@@ -97,7 +97,7 @@ def check_finite(series: Series) -> None:
 
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
-    """AR-HMMs with every number of lags and every start, the best held-out likelihood first."""
+    """AR-HMMs with every number of lags and every start, the most trustworthy first."""
     if prepared.image is not None:
         raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
     with _on_cpu(prepared) as there:
@@ -139,9 +139,15 @@ def fit_snlds(
     if not (trained.finished and config.training.merging):
         return trained
     on_note("looking for regimes that the recordings do not need")
-    (simplified,) = simplify([trained.system], prepared, config, on_merge=lambda _, merge: on_note(tell(merge)))
+    (simplified,) = simplify(
+        [trained.system],
+        prepared,
+        config,
+        on_merge=lambda _, merge: on_note(in_words(merge)),
+        should_stop=should_stop,
+    )
     trained.history.merges = [merge._asdict() for merge in simplified.merges]
-    return dataclasses.replace(trained, system=simplified.system)
+    return dataclasses.replace(trained, system=simplified.system, finished=not should_stop())
 
 
 def simplify(
@@ -150,25 +156,28 @@ def simplify(
     config: Config,
     *,
     on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Simplified]:
     """Merges the regimes of trained systems as long as held-out windows allow it."""
     plan = plan_of(config)
     calls = max(1, round(config.training.merging * plan.steps / plan.report_every))
     guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
+    calm = dataclasses.replace(config.recipe, uniformity=0.0, temperature=1.0)
     return without_surplus(
         systems,
         prepared.training,
         prepared.validation,
-        make_schedule(config.recipe, guided, calls * plan.report_every, widest_layer=config.widest_layer),
+        make_schedule(calm, guided, calls * plan.report_every, widest_layer=config.widest_layer),
         calls=calls,
         steps_per_call=plan.report_every,
         batch_size=plan.batch_size,
         key=jax.random.fold_in(jax.random.key(config.seed), 1_000_000),
         on_merge=on_merge,
+        should_stop=should_stop,
     )
 
 
-def tell(merge: Merge) -> str:
+def in_words(merge: Merge) -> str:
     """A merge in words."""
     verdict = "merged" if merge.accepted else "kept apart"
     return (
@@ -199,7 +208,8 @@ def make_restarts(
     """
     code = None
     if prepared.image is not None:
-        code = cached_code(None if cache is None else cache.with_name(CODE_FILE), prepared, config, on_note=on_note)
+        kept = None if cache is None else cache.with_name(f"{cache.stem.replace('seeds', 'code')}.safetensors")
+        code = cached_code(kept, prepared, config, key=key, on_note=on_note)
         prepared = coded(prepared, code)
     with _on_cpu(prepared) as there:
         made = _make_restarts(there, config, jax.device_get(code), key=key, cache=cache)
@@ -243,11 +253,16 @@ def _make_restarts(
 
 
 def cached_code(
-    cache: Path | None, prepared: Prepared, config: Config, *, on_note: Callable[[str], None] = lambda note: None
+    cache: Path | None,
+    prepared: Prepared,
+    config: Config,
+    *,
+    key: Key,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> ImageCode:
     """A code of the training images, kept in a file so that an interrupted run need not learn it again."""
     assert prepared.image is not None
-    size, image, key = config.code_size, prepared.image, jax.random.key(config.seed)
+    size, image = config.code_size, prepared.image
     if cache is not None and cache.is_file():
         code, _ = load_tree(cache, jax.eval_shape(lambda: ImageCode(size, image, key=key)))
         return jax.tree.map(jnp.asarray, code)
@@ -258,6 +273,8 @@ def cached_code(
         on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
 
     code = fit_code(prepared.training, image, options, key=key, on_progress=tell)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
+        raise InputError("The code of the images diverged: try --set code.learning_rate=1e-3.")
     if cache is not None:
         save_tree(cache, code, {})
     return code

@@ -21,6 +21,7 @@ VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 MORE_BENDING = 2  # more rounds of restarts where they do
 WIDEST = 128  # numbers that a regime may read: more lags of more channels cost more than they tell
+RARE = 0.005  # share of the frames below which a regime says nothing about the lags
 STRADDLING = 1.25  # times its lags: a regime that does not last longer lives on windows that straddle a switch
 
 
@@ -97,22 +98,31 @@ def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
     Many lags average noise away. But after a switch they reach back into the regime before it, and a regime that
     serves only such windows predicts well and segments badly.
     """
-    groups: dict[int, list[Candidate]] = {}
-    for one in sorted(candidates, key=lambda one: -one.held_out):
-        groups.setdefault(one.lags, []).append(one)
 
     def doubts(group: list[Candidate]) -> tuple[bool, float]:
-        best = group[0]
-        straddles = bool(shortest_regime(best.labels) <= STRADDLING * best.lags)
-        return straddles, float(best.lags) if straddles else -best.held_out
+        return (True, float(group[0].lags)) if straddles(group) else (False, -group[0].held_out)
 
-    return [one for group in sorted(groups.values(), key=doubts) for one in group]
+    return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
+
+
+def _by_lags(candidates: list[Candidate]) -> list[list[Candidate]]:
+    """Those with the same lags and features together, the best held-out likelihood first."""
+    groups: dict[tuple[int, int], list[Candidate]] = {}
+    for one in sorted(candidates, key=lambda one: -one.held_out):
+        groups.setdefault((one.lags, one.features), []).append(one)
+    return list(groups.values())
+
+
+def straddles(group: list[Candidate]) -> bool:
+    """Whether the best of them has a regime that lasts no longer than the frames it reads."""
+    return bool(shortest_regime(group[0].labels) <= STRADDLING * group[0].lags)
 
 
 def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
-    """Mean duration, in frames, of the regime with the shortest segments."""
+    """Mean duration, in frames, of the regime with the shortest segments; one that hardly occurs does not count."""
     begins = np.diff(labels, axis=1, prepend=-1) != 0
-    used = np.unique(labels[labels >= 0])
+    regimes, counts = np.unique(labels[labels >= 0], return_counts=True)
+    used = regimes[counts >= RARE * counts.sum()]
     return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
 
 
@@ -121,8 +131,10 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
     """
-    enough = max((one.held_out for one in candidates), default=0.0) - WORTH_BENDING
-    fewest = min((one.features for one in candidates if one.held_out >= enough), default=0)
+    groups = _by_lags(candidates)
+    bests = [group[0] for group in groups if not straddles(group)] or [group[0] for group in groups]
+    enough = max((one.held_out for one in bests), default=0.0) - WORTH_BENDING
+    fewest = min((one.features for one in bests if one.held_out >= enough), default=0)
     return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 

@@ -24,7 +24,7 @@ def inferred(
 ) -> tuple[Float[Array, "T K"], Int[Array, " T"], Float[Array, "T D"]]:
     """Regime probabilities averaged over draws of z, their most probable path, and the expected observations.
 
-    Where p(z_1) is the same for all regimes nothing tells s_1 but s_2, and the first frame takes the second's regime.
+    Where the first frame does not tell its own regime, it takes the second's.
     """
 
     def one(key):
@@ -36,8 +36,9 @@ def inferred(
     average = jax.tree.map(lambda leaf: leaf.mean(axis=0), chains._replace(mask=chains.mask.astype(float)))
     path = messages.viterbi(average.log_initial, average.log_transition, average.log_evidence, frames.valid)
     probabilities = marginals.mean(axis=0)
-    if len(path) > 1 and not system.model.initial.tells_regimes:
-        probabilities, path = probabilities.at[0].set(probabilities[1]), path.at[0].set(path[1])
+    if len(path) > 1 and not system.model.first_frame_tells:
+        first = frames.valid[1].astype(int)
+        probabilities, path = probabilities.at[0].set(probabilities[first]), path.at[0].set(path[first])
     return probabilities, path, seen.mean(axis=0)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from swerve import display
-from swerve.config import Config
+from swerve.config import Config, merge
 from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
@@ -35,7 +35,8 @@ def tell(prepared: Prepared, config: Config, test: Board, steps: tuple[int, ...]
                 marginals[report.step] = now.found[shown].probabilities
             runs[:] = [now.run]
 
-        trained = fit_snlds(prepared, config, on_report=watch, should_stop=should_stop)
+        unmerged = merge(config, {"training": {"merging": 0.0}})
+        trained = fit_snlds(prepared, unmerged, on_report=watch, should_stop=should_stop)
     if not trained.finished:
         raise InputError("Stopped; a story is told from its beginning.")
     figure = figures.learning_story(

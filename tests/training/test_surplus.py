@@ -10,9 +10,9 @@ import pytest
 from swerve.build import build_system
 from swerve.config import Config, Variant
 from swerve.data.windows import to_frames
-from swerve.fitting import make_schedule, tell
+from swerve.fitting import in_words, make_schedule
 from swerve.training.step import Restart, TrainingData, Windows, advance, look_closely, start
-from swerve.training.surplus import Merge, cheapest_merges, paired_change, regimes_in_use, without_surplus
+from swerve.training.surplus import NEVER, Merge, cheapest_merges, paired_change, shares_in_use, without_surplus
 from swerve.types import Series
 
 LENGTH, STEPS = 60, 400
@@ -45,7 +45,7 @@ def trained(frames, labels):
     return state.system
 
 
-def simplified(system, training, validation):
+def simplified(system, training, validation, **options):
     (found,) = without_surplus(
         [system],
         training,
@@ -55,6 +55,7 @@ def simplified(system, training, validation):
         steps_per_call=STEPS,
         batch_size=16,
         key=jax.random.key(2),
+        **options,
     )
     return found
 
@@ -63,11 +64,11 @@ def test_two_names_for_one_motion_become_one():
     training, s = drifting((0.2, -0.2), 80, seed=0)
     validation, _ = drifting((0.2, -0.2), 40, seed=1)
     system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
-    assert np.count_nonzero(regimes_in_use(look_closely(system, validation))) == 3
+    assert np.count_nonzero(shares_in_use(look_closely(system, validation))) == 3
     found = simplified(system, training, validation)
     assert [merge.accepted for merge in found.merges] == [True]
     assert {found.merges[0].kept, found.merges[0].dropped} == {1, 2}
-    assert np.count_nonzero(regimes_in_use(look_closely(found.system, validation))) == 2
+    assert np.count_nonzero(shares_in_use(look_closely(found.system, validation))) == 2
 
 
 def test_three_motions_stay_three():
@@ -95,9 +96,22 @@ def test_paired_change_is_the_mean_difference_and_its_standard_error():
     change, error = paired_change(bound, reference, np.array([10, 10, 10]))
     assert change == pytest.approx(0.0)
     assert error == pytest.approx(np.std([-0.1, 0.2, -0.1], ddof=1) / np.sqrt(3))
-    assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == -np.inf
+    assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == NEVER
+
+
+def test_too_few_windows_and_a_stop_merge_nothing():
+    training, s = drifting((0.2, -0.2), 80, seed=0)
+    validation, _ = drifting((0.2, -0.2), 40, seed=1)
+    system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
+    few = jax.tree.map(lambda leaf: leaf[:7], validation)
+    assert simplified(system, training, few).merges == []
+    stopped = simplified(system, training, validation, should_stop=lambda: True)
+    assert stopped.merges == []
+    assert stopped.system is system
 
 
 def test_a_merge_is_told_in_words():
-    assert tell(Merge(0, 2, -0.001, 0.002, accepted=True)).startswith("regimes 0 and 2 merged")
-    assert "kept apart: as one, the held-out bound changes by -0.100" in tell(Merge(0, 2, -0.1, 0.002, accepted=False))
+    assert in_words(Merge(0, 2, -0.001, 0.002, accepted=True)).startswith("regimes 0 and 2 merged")
+    assert "kept apart: as one, the held-out bound changes by -0.100" in in_words(
+        Merge(0, 2, -0.1, 0.002, accepted=False)
+    )

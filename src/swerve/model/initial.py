@@ -48,11 +48,6 @@ class Initial(eqx.Module):
         return jnp.zeros(self.regimes) if self.logits is None else jnp.asarray(self.logits)
 
     @property
-    def tells_regimes(self) -> bool:
-        """Whether the first frame speaks for some regime rather than another."""
-        return self.logits is not None or len(self.weights) > 1
-
-    @property
     def mean(self) -> Float[Array, "K L"]:
         """E[z_1 | s_1 = k] for every k."""
         mean = jnp.sum(jax.nn.softmax(self.weights)[..., None] * self.means, axis=1)

@@ -68,6 +68,14 @@ class Snlds(eqx.Module):
         return self.log_allowed > 0.5 * FORBIDDEN
 
     @property
+    def first_frame_tells(self) -> bool:
+        """Whether x_1 and z_1 speak for some regime rather than another; otherwise only s_2 tells s_1."""
+        initial = self.initial.logits is not None or len(self.initial.weights) > 1
+        scale = jax.eval_shape(lambda noise: noise.scale, self.emission.noise)
+        means = jax.eval_shape(self.emission.mean, jnp.zeros(self.initial.means.shape[-1]))
+        return initial or (len(scale.shape) > 1 and scale.shape[0] > 1) or means.shape[0] > 1
+
+    @property
     def log_initial(self) -> LogInitial:
         """log p(s_1), normalised over the allowed regimes."""
         return jax.nn.log_softmax(self.initial.regime_logits + jax.lax.stop_gradient(self.log_allowed))

@@ -23,6 +23,8 @@ from swerve.types import Frames, Key
 
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
+NEVER = -1e9  # the change of a bound that is not finite any more
+FEWEST_WINDOWS = 8  # held-out windows without which no difference between bounds means anything
 
 
 class Merge(NamedTuple):
@@ -63,21 +65,26 @@ def without_surplus(
     batch_size: int,
     key: Key,
     on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Simplified]:
     """Merges regimes of every system, one pair after the other, until each further merge would cost too much.
 
     A merge may lower the held-out bound by one standard error of the paired difference. Two regimes always stay:
-    a single one segments nothing. All systems are trained side by side, in calls that training has compiled already.
+    a single one segments nothing. All systems are trained side by side. Once `should_stop` says so, what was found
+    so far is returned; with too few held-out windows, that is nothing.
     """
     found = [Simplified(system, []) for system in systems]
-    unfinished, size = list(range(len(systems))), 0
-    for round_number in itertools.count():
+    unfinished = list(range(len(systems))) if len(validation.x) >= FEWEST_WINDOWS else []
+    size, round_number = 0, 0
+    while unfinished:
         trials = [t for owner in unfinished for t in _trials(owner, found[owner].system, training, validation)]
         if not trials:
-            return found
+            break
         size = max(size, len(trials))
         states, restarts, data = _as_restarts(trials, size, training, schedule, jax.random.fold_in(key, round_number))
         for _ in range(calls):
+            if should_stop():
+                return found
             states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
         trained = [axis.pick(states.system, i) for i in range(len(trials))]
         accepted = []
@@ -87,11 +94,11 @@ def without_surplus(
             on_merge(owner, merge)
             found[owner] = Simplified(system if merge.accepted else found[owner].system, [*found[owner].merges, merge])
             accepted += [owner] if merge.accepted else []
-        unfinished = accepted
-    raise AssertionError("unreachable")
+        unfinished, round_number = accepted, round_number + 1
+    return found
 
 
-def regimes_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
+def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
     """The share of the frames that each regime holds, 0 for one that hardly occurs."""
     share = np.asarray(windows.regimes).sum(axis=(0, 1))
     share = share / share.sum()
@@ -109,7 +116,7 @@ def _trials(owner: int, system: System, training: Frames, validation: Frames) ->
 
 def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
     """(kept, dropped) of pairs of regimes, those first whose frames lose least evidence; the rarer one is dropped."""
-    share = regimes_in_use(windows)
+    share = shares_in_use(windows)
     if np.count_nonzero(share) <= 2:
         return []
     used = sorted(np.flatnonzero(share).tolist(), key=lambda k: -share[k])
@@ -166,5 +173,5 @@ def paired_change(
     per_frame = lengths.mean()
     difference = (bound - reference) / per_frame
     if not np.isfinite(difference).all():
-        return -np.inf, 0.0
+        return NEVER, 0.0
     return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
