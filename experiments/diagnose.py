@@ -103,6 +103,8 @@ def main():
     prepared = prepare(series, config)
     known, _ = split_validation(series, config.training.validation_share, seed=config.seed)
     guides = guides_from(np.stack([one.s for one in known]), config.model.regimes)
+    if prepared.image is not None or guides["truth"].shape[:2] != prepared.training.valid.shape:
+        raise SystemExit("Only rows of numbers whose windows are whole sequences can be started from their labels.")
     trained = train(prepared, config, options.starts, guides, options.seconds)
 
     frames = to_frames(prepared.standardizer.apply_to(test.series()), length=test.s.shape[1])

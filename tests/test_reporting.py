@@ -93,6 +93,14 @@ def test_the_summary_counts(fitted):
     assert "restart chosen" not in facts
 
 
+def test_the_summary_tells_of_merges():
+    merge = {"kept": 0, "dropped": 2, "change": -0.001, "error": 0.002, "accepted": True}
+    refused = {"kept": 0, "dropped": 1, "change": -0.25, "error": 0.002, "accepted": False}
+    assert reporting._merges([merge, refused]) == "2 into 0 (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([refused]) == "none (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([merge]) == "2 into 0"
+
+
 def test_examples_come_back_as_they_were(tmp_path):
     truth = np.r_[np.full(5, -1), np.zeros(FRAMES - 5, int)]
     series = [walk("one, two", truth=truth), walk("three", frames=30)]

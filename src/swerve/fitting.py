@@ -144,6 +144,7 @@ def fit_snlds(
         prepared,
         config,
         on_merge=lambda _, merge: on_note(in_words(merge)),
+        on_call=lambda done, calls: on_note(f"trying regimes as one: {done} of {calls}"),
         should_stop=should_stop,
     )
     trained.history.merges = [merge._asdict() for merge in simplified.merges]
@@ -156,6 +157,7 @@ def simplify(
     config: Config,
     *,
     on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    on_call: Callable[[int, int], None] = lambda done, calls: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Simplified]:
     """Merges the regimes of trained systems as long as held-out windows allow it."""
@@ -173,6 +175,7 @@ def simplify(
         batch_size=plan.batch_size,
         key=jax.random.fold_in(jax.random.key(config.seed), 1_000_000),
         on_merge=on_merge,
+        on_call=on_call,
         should_stop=should_stop,
     )
 

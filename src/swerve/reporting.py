@@ -149,10 +149,19 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
         ("model", run.config.kind),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
+        *((("regimes merged", _merges(run.history.merges)),) if run.history and run.history.merges else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
+
+
+def _merges(merges: Sequence[Mapping[str, Any]]) -> str:
+    """Which regimes went into which others, and what the next merge would have cost."""
+    done = [f"{one['dropped']} into {one['kept']}" for one in merges if one["accepted"]]
+    last = merges[-1]
+    cost = "" if last["accepted"] else f" (one more would cost {-last['change']:.3f} nats per frame)"
+    return f"{', '.join(done) or 'none'}{cost}"
 
 
 def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:

@@ -67,7 +67,7 @@ def test_two_names_for_one_motion_become_one():
     assert np.count_nonzero(shares_in_use(look_closely(system, validation))) == 3
     found = simplified(system, training, validation)
     assert [merge.accepted for merge in found.merges] == [True]
-    assert {found.merges[0].kept, found.merges[0].dropped} == {1, 2}
+    assert found.merges[0].dropped in (1, 2)
     assert np.count_nonzero(shares_in_use(look_closely(found.system, validation))) == 2
 
 

@@ -65,6 +65,7 @@ def without_surplus(
     batch_size: int,
     key: Key,
     on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    on_call: Callable[[int, int], None] = lambda done, calls: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Simplified]:
     """Merges regimes of every system, one pair after the other, until each further merge would cost too much.
@@ -82,7 +83,8 @@ def without_surplus(
             break
         size = max(size, len(trials))
         states, restarts, data = _as_restarts(trials, size, training, schedule, jax.random.fold_in(key, round_number))
-        for _ in range(calls):
+        for done in range(calls):
+            on_call(done, calls)
             if should_stop():
                 return found
             states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
@@ -143,7 +145,8 @@ def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Sc
     """Every trial as a restart. An accelerator gets as many as in the first round, so that it compiles once."""
     if jax.default_backend() != "cpu":
         trials = [*trials, *[trials[-1]] * (size - len(trials))]
-    restarts = [Restart(schedule, jax.random.fold_in(key, i), jnp.asarray(i)) for i in range(len(trials))]
+    keys = [jax.random.fold_in(key, trial.owner) for trial in trials]  # the same batches and noise, merged or not
+    restarts = [Restart(schedule, key, jnp.asarray(i)) for i, key in enumerate(keys)]
     guides = jnp.stack([jnp.asarray(trial.guide) for trial in trials])
     states = axis.stack([start(trial.system) for trial in trials])
     return states, axis.stack(restarts), TrainingData(training, guides)
