@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from drawing import image_errors
 from tiny import SETTINGS
 
 from swerve import api, fitting, run
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
-from swerve.imagecode import image_errors, read_codes
+from swerve.imagecode import read_codes
 from swerve.objective import Knobs, regime_chain
 from swerve.training.step import evaluate, slower_for_images
 from swerve.types import Series

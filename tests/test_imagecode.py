@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from drawing import image_errors
 from scipy.ndimage import gaussian_filter
 
-from swerve.imagecode import CodeOptions, ImageCode, blurred, fit_code, image_errors, read_codes
+from swerve.imagecode import CodeOptions, ImageCode, blurred, fit_code, read_codes
 from swerve.types import Frames
 
 IMAGE = (6, 8)

@@ -17,10 +17,8 @@ from swerve.run import DEFAULT_SAMPLES, Run
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 
-load = run.load
-
-
 MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
+load = run.load
 
 
 def fit(

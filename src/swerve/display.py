@@ -24,7 +24,7 @@ errors = Console(stderr=True)
 
 @contextmanager
 def training_progress(steps: int) -> Iterator[Callable[[Report | str], None]]:
-    """A bar with step, rate, time left, the best bound and the regimes in use; before that, notes of what goes on."""
+    """A bar with step, rate, time left, best bound and regimes in use; before and after it, notes of what goes on."""
     columns = (
         TextColumn("[bold]training"),
         BarColumn(),

@@ -91,12 +91,6 @@ def read_codes(code: ImageCode, frames: Frames) -> Frames:
     return _as_frames(frames, codes, _drawn(frames))
 
 
-def image_errors(code: ImageCode, x: Float[Array, "N D"], observed: Bool[Array, "N D"]) -> Float[Array, "N D"]:
-    """x - decoder(code(x)), zero where x was not observed."""
-    drawn = jax.vmap(lambda frame, seen: code.decoder(code.read(frame, seen)))(x, observed)
-    return jnp.where(observed, x - drawn, 0.0)
-
-
 def blurred(images: Float[Array, "N D"], image: Image, width: Float[Array, ""]) -> Float[Array, "N D"]:
     """Every image under a Gaussian of this standard deviation in pixels."""
     down, right = (_blur_matrix(pixels, width) for pixels in image)

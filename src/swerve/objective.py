@@ -95,6 +95,11 @@ def regime_chain(
     return draw, chain, bends
 
 
+def elbo(draw: Draw, chain: RegimeChain) -> Float[Array, ""]:
+    """log Z + H(q) of one draw."""
+    return messages.log_normalizer(*chain) + jnp.where(chain.mask, draw.entropy, 0.0).sum()
+
+
 def sequence_terms(
     model: Snlds,
     posterior: Posterior,
@@ -110,7 +115,7 @@ def sequence_terms(
     labels = jnp.argmax(smoothed.marginals, axis=1)
     valid = frames.valid
     return Terms(
-        elbo=messages.log_normalizer(*chain) + jnp.where(valid, draw.entropy, 0.0).sum(),
+        elbo=elbo(draw, chain),
         uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals, model.allowed), 0.0).sum(),
         tempering=_expected(bends.tempering, smoothed.marginals),
         guidance=_expected(bends.guidance, smoothed.marginals),

@@ -193,8 +193,8 @@ def fit(
 ) -> Run:
     """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
 
-    After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first one,
-    `on_note` hears what is going on.
+    After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first
+    and after the last, `on_note` hears what is going on.
     """
     prepared = prepare(series, config)
     if out is not None:

@@ -16,6 +16,11 @@ class AbstractEmbedding(eqx.Module):
     def __call__(self, x: Float[Array, "T D"], observed: Bool[Array, "T D"]) -> Float[Array, "T F"]:
         """Features of every frame, from the frame itself and at most the one before."""
 
+    @property
+    @abstractmethod
+    def image_networks(self) -> tuple[eqx.Module, ...]:
+        """Parts that come trained on single images."""
+
     @abstractmethod
     def readings(self, frames: Frames, features: Float[Array, "T F"]) -> Frames:
         """The few numbers of a frame that a state can be compared with: x itself, or the code of an image."""
@@ -48,6 +53,17 @@ class AbstractEmission(eqx.Module):
     @abstractmethod
     def mean(self, z: Float[Array, " L"]) -> Float[Array, "R D"]:
         """Predicted observation, one row per regime, or a single row shared by all."""
+
+    @abstractmethod
+    def log_prob(
+        self, x: Float[Array, "T D"], observed: Bool[Array, "T D"], z: Float[Array, "T L"]
+    ) -> Float[Array, "T R"]:
+        """log p(x_t | z_t, [s_t = k]) of what was observed of every frame."""
+
+    @property
+    @abstractmethod
+    def image_networks(self) -> tuple[eqx.Module, ...]:
+        """Parts that come trained on single images."""
 
     @abstractmethod
     def reading(self, z: Float[Array, " L"]) -> Float[Array, "R C"]:

@@ -18,6 +18,10 @@ class RawEmbedding(AbstractEmbedding):
     def __call__(self, x, observed):
         return jnp.concatenate([x, observed.astype(x.dtype)], axis=1)
 
+    @property
+    def image_networks(self):
+        return ()
+
     def readings(self, frames, features):
         return frames
 
@@ -32,6 +36,10 @@ class MlpEmbedding(AbstractEmbedding):
 
     def __call__(self, x, observed):
         return jax.nn.relu(jax.vmap(self.network)(jnp.concatenate([x, observed.astype(x.dtype)], axis=1)))
+
+    @property
+    def image_networks(self):
+        return ()
 
     def readings(self, frames, features):
         return frames
@@ -54,6 +62,10 @@ class ImageEmbedding(AbstractEmbedding):
         seen = observed.any(axis=1, keepdims=True)
         codes = jnp.where(seen, jax.vmap(self.reader)(maps), 0.0)
         return jnp.concatenate([codes, seen.astype(x.dtype), self.convolution(maps)], axis=1)
+
+    @property
+    def image_networks(self):
+        return self.encoder, self.reader
 
     def readings(self, frames, features):
         codes = features[:, : self.reader.weight.shape[0]]

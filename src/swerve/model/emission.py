@@ -1,16 +1,20 @@
 """p(x_t | z_t, [s_t]): linear or perceptron, shared by the regimes or one each; or an image."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from swerve.coordconv import CoordConvDecoder
 from swerve.model.base import AbstractEmission
 from swerve.model.noise import AbstractNoise
 from swerve.networks import Mlp
 from swerve.types import Key
+
+IMAGES_AT_ONCE = 10  # of every sequence in a batch
 
 
 def starts_as_identity(state_size: int, channels: int, hidden: Sequence[int]) -> bool:
@@ -48,6 +52,13 @@ class MlpEmission(AbstractEmission):
     def mean(self, z):
         return eqx.filter_vmap(lambda network: network(z))(self.networks)
 
+    def log_prob(self, x, observed, z):
+        return jax.vmap(partial(_log_prob_of_frame, self))(x, observed, z)
+
+    @property
+    def image_networks(self):
+        return ()
+
     def reading(self, z):
         return self.mean(z)
 
@@ -73,5 +84,20 @@ class ImageEmission(AbstractEmission):
     def mean(self, z):
         return self.decoder(z)[None]
 
+    def log_prob(self, x, observed, z):
+        # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
+        drawn_again = jax.checkpoint(lambda frame: _log_prob_of_frame(self, *frame))
+        return jax.lax.map(drawn_again, (x, observed, z), batch_size=IMAGES_AT_ONCE)
+
+    @property
+    def image_networks(self):
+        return (self.decoder,)
+
     def reading(self, z):
         return z[None, : self.code_size]
+
+
+def _log_prob_of_frame(
+    emission: AbstractEmission, x: Float[Array, " D"], observed: Bool[Array, " D"], z: Float[Array, " L"]
+) -> Float[Array, " R"]:
+    return emission.noise.log_prob(x[None] - emission.mean(z), observed)

@@ -15,13 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
-from swerve.model.emission import ImageEmission
 from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
 from swerve.networks import scan_unroll
 from swerve.types import Frames, Key, LogInitial, LogTransition
 
-IMAGES_AT_ONCE = 10  # of every sequence in a batch
 FORBIDDEN = -1e9  # as good as minus infinity, and its gradient is an honest zero
 
 
@@ -70,10 +68,9 @@ class Snlds(eqx.Module):
     @property
     def first_frame_tells(self) -> bool:
         """Whether x_1 and z_1 speak for some regime rather than another; otherwise only s_2 tells s_1."""
-        initial = self.initial.logits is not None or len(self.initial.weights) > 1
-        scale = jax.eval_shape(lambda noise: noise.scale, self.emission.noise)
-        means = jax.eval_shape(self.emission.mean, jnp.zeros(self.initial.means.shape[-1]))
-        return initial or (len(scale.shape) > 1 and scale.shape[0] > 1) or means.shape[0] > 1
+        state = jnp.zeros(self.initial.means.shape[-1])
+        emitted = jax.eval_shape(lambda z: self.emission.noise.log_prob(self.emission.mean(z)), state)
+        return self.initial.logits is not None or len(self.initial.weights) > 1 or len(emitted) > 1
 
     @property
     def log_initial(self) -> LogInitial:
@@ -122,12 +119,11 @@ class Snlds(eqx.Module):
         """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
         residuals = z[1:, None] - predicted
         later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
-        log_emission = self._log_emission(frames, z)
         return Potentials(
             self.log_initial,
             self._log_transition(frames, features, z, temperature),
             jnp.concatenate([self.initial.log_prob(z[0])[None], later]),
-            log_emission,
+            self.emission.log_prob(frames.x, frames.observed, z),
         )
 
     def sample(self, u: Float[Array, "T U"], *, key: Key) -> Sampled:
@@ -167,16 +163,6 @@ class Snlds(eqx.Module):
         parts = [x_before, observed_before.astype(x_before.dtype)] if self.dynamics_reads_x else []
         parts += [u] if self.dynamics_reads_u else []
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
-
-    def _log_emission(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T R"]:
-        def one(x, observed, z):
-            return self.emission.noise.log_prob(x[None] - self.emission.mean(z), observed)
-
-        if not isinstance(self.emission, ImageEmission):
-            return jax.vmap(one)(frames.x, frames.observed, z)
-        # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
-        drawn_again = jax.checkpoint(lambda frame: one(*frame))
-        return jax.lax.map(drawn_again, (frames.x, frames.observed, z), batch_size=IMAGES_AT_ONCE)
 
     def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
         allowed = jax.lax.stop_gradient(self.log_allowed)

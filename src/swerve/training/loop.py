@@ -97,7 +97,6 @@ class Report:
     """The best restart's parameters as they are now."""
     systems: System
     """All living restarts' parameters as they are now (leading axis)."""
-
     best: int
     """Position among the living of the restart that would be chosen now."""
 

@@ -12,9 +12,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from swerve import messages
-from swerve.model.embedding import ImageEmbedding
 from swerve.model.snlds import Snlds
-from swerve.objective import Knobs, Terms, regime_chain, sequence_terms, usage_entropy
+from swerve.objective import Knobs, Terms, elbo, regime_chain, sequence_terms, usage_entropy
 from swerve.posterior import Posterior
 from swerve.schedule import Schedule, knobs, learning_rate
 from swerve.types import Frames, Key
@@ -122,12 +121,9 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
 
 def slower_for_images(direction: PyTree, pace: Float[Array, ""] | float) -> PyTree:
     """Networks of images come trained, and the others have to learn to use them first."""
-    model = direction.model
-    if not isinstance(model.embedding, ImageEmbedding):
-        return direction
     slow = eqx.tree_at(
-        lambda m: (m.embedding.encoder, m.embedding.reader, m.emission.decoder),
-        model,
+        lambda m: (*m.embedding.image_networks, *m.emission.image_networks),
+        direction.model,
         replace_fn=lambda part: jax.tree.map(lambda d: pace * d, part),
     )
     return direction._replace(model=slow)
@@ -186,10 +182,9 @@ class Windows(NamedTuple):
 
 
 def _evaluate(system: System, frames: Frames) -> HeldOut:
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     with jax.default_matmul_precision("highest"):
         terms: Terms = _for_every_sequence(
-            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k), frames, keys
+            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k), frames
         )
     count = terms.frames.sum()
     return HeldOut(
@@ -201,27 +196,24 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
 
 
 def _look_closely(system: System, frames: Frames) -> Windows:
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
-
     def one(frames, key):
         draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        bound = messages.log_normalizer(*chain) + jnp.where(frames.valid, draw.entropy, 0.0).sum()
-        marginals = jnp.where(frames.valid[:, None], messages.smooth(*chain).marginals, 0.0)
-        return Windows(bound, marginals, chain.log_evidence)
+        return Windows(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
 
     with jax.default_matmul_precision("highest"):
-        return _for_every_sequence(one, frames, keys)
+        return _for_every_sequence(one, frames)
 
 
 look_closely = jax.jit(_look_closely)
 
 
-def _for_every_sequence(function: Callable, frames: Frames, *others: Array):
-    """vmap, but a part of the batch at a time where the frames are video."""
+def _for_every_sequence(function: Callable, frames: Frames):
+    """vmap over sequences and fixed keys, but a part of the batch at a time where the frames are video."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
     if rows >= len(frames.x):
-        return jax.vmap(function)(frames, *others)
-    return jax.lax.map(lambda one: function(*one), (frames, *others), batch_size=rows)
+        return jax.vmap(function)(frames, keys)
+    return jax.lax.map(lambda one: function(*one), (frames, keys), batch_size=rows)
 
 
 evaluate = jax.jit(_evaluate)
