@@ -41,6 +41,8 @@ class Prepared:
     columns: tuple[str, ...]
     dropped: tuple[str, ...]
     controls: int
+    whole: bool = True
+    """Every window is a recording from its first frame to its last."""
     image: tuple[int, int] | None = None
     """Height and width of video."""
 
@@ -84,6 +86,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         columns=names_of(kept[0]),
         dropped=dropped,
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
+        whole=all(len(one) <= length for one in kept),
         image=kept[0].image,
     )
 
@@ -233,6 +236,7 @@ def _make_restarts(
         prepared.validation,
         config.arhmm,
         regimes=config.model.regimes,
+        whole=prepared.whole,
         key=jax.random.fold_in(key, 0),
     )
     states, restarts = [], []

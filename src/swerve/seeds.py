@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.config import ArHmmConfig
+from swerve.stages import commonest_first, divide_alike, events_before
 from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
 
@@ -88,8 +89,8 @@ def _fit(
 
 
 def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candidate:
-    labels = np.where(validation.valid, np.argmax(responsibilities(model, validation), axis=-1), -1)
-    return Candidate(model, float(held_out_likelihood(model, validation)), lags, features, labels)
+    held_out = float(held_out_likelihood(model, validation))
+    return Candidate(model, held_out, lags, features, labels_of(model, validation))
 
 
 def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
@@ -163,13 +164,37 @@ def responsibilities(model: ArHmm, frames: Frames) -> Float[Array, "N T K"]:
     return jax.vmap(lambda one: arhmm.smooth(model, one))(frames)
 
 
+def labels_of(model: ArHmm, frames: Frames) -> Int[np.ndarray, "N T"]:
+    """The most probable regime of every frame; -1 where there is none."""
+    return np.where(frames.valid, np.argmax(responsibilities(model, frames), axis=-1), -1)
+
+
+def fit_stages(
+    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
+) -> Candidate | None:
+    """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
+    fits = _fit(training, validation, config, 2, 1, 0, key)
+    best = max(fits, key=lambda one: one.held_out, default=None)
+    if best is None or not straddles([best]):
+        return None
+    return best if divide_alike(commonest_first(best.labels), regimes) else None
+
+
 def guides_for(
-    wanted: list[int], training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
+    wanted: list[int],
+    training: Frames,
+    validation: Frames,
+    config: ArHmmConfig,
+    *,
+    regimes: int,
+    whole: bool = False,
+    key: Key,
 ) -> tuple[Float[Array, "G N T K"], list[int]]:
     """Guides for restarts that want this many regimes (0: none), and which guide each of them follows.
 
     Restarts that want the same number follow different AR-HMMs: the best of all, then the best with another number
-    of lags, and so on. The first guide is silence.
+    of lags, and so on. The first guide is silence. Where windows are `whole` recordings and no AR-HMM is to be trusted
+    because each spends a regime on single frames, all restarts count these events instead.
     """
     some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
     found = {
@@ -178,16 +203,23 @@ def guides_for(
         )
         for count in sorted(set(wanted) - {0})
     }
+    staged = None
+    if whole and all(straddles(group) for candidates in found.values() for group in _by_lags(candidates)):
+        staged = fit_stages(some, validation, config, regimes=regimes, key=jax.random.fold_in(key, 0))
     guides = [jnp.zeros((*training.valid.shape, regimes))]
     followed, used = [], dict.fromkeys(found, 0)
     for count in wanted:
         if not found.get(count):
             followed.append(0)
             continue
-        candidate = found[count][used[count] % len(found[count])]
-        used[count] += 1
-        probable = responsibilities(candidate.model, training)
-        guides.append(jnp.pad(probable, ((0, 0), (0, 0), (0, regimes - count))))
+        if staged is None:
+            candidate = found[count][used[count] % len(found[count])]
+            used[count] += 1
+            guide = responsibilities(candidate.model, training)
+        else:
+            passed = events_before(commonest_first(labels_of(staged.model, training)))
+            guide = jax.nn.one_hot(np.minimum(passed, count - 1), count)
+        guides.append(jnp.pad(guide, ((0, 0), (0, 0), (0, regimes - count))))
         followed.append(len(guides) - 1)
     return jnp.stack(guides), followed
 

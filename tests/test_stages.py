@@ -1,0 +1,81 @@
+"""Stages: regimes that count the single frames in which a law is broken."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from swerve import seeds
+from swerve.config import ArHmmConfig, Config, TrainingConfig
+from swerve.data import bouncing_ball, reacher
+from swerve.data.windows import split_validation
+from swerve.evaluation.scores import score
+from swerve.fitting import prepare
+from swerve.stages import commonest_first, divide_alike, events_before
+
+
+def test_the_frame_of_an_event_belongs_to_the_stage_that_it_ends():
+    labels = np.array([[0, 0, 1, 0, 0, 1, 1, 0], [1, 0, 0, 0, 0, 0, 1, -1]])
+    assert events_before(labels).tolist() == [[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]]
+
+
+def test_the_law_holds_most_frames():
+    assert commonest_first(np.array([[1, 1, 0, -1]])).tolist() == [[0, 0, 1, -1]]
+    assert commonest_first(np.array([[0, 0, 1, -1]])).tolist() == [[0, 0, 1, -1]]
+
+
+@pytest.mark.parametrize(("regimes", "enough"), [(3, True), (2, False)])
+def test_regimes_must_be_able_to_count_the_events(regimes, enough):
+    assert divide_alike(np.array([[0, 1, 0, 0, 1, 0, 0]] * 20), regimes) is enough
+
+
+def test_recordings_without_events_have_no_stages():
+    with_events, without = [[0, 1, 0, 0]], [[0, 0, 0, 0]]
+    assert divide_alike(np.array(with_events * 19 + without), 3)
+    assert not divide_alike(np.array(with_events * 18 + without * 2), 3)
+
+
+def guided(board, *, regimes, whole, windows=300):
+    config = dataclasses.replace(Config(), training=TrainingConfig(window=board.s.shape[1]))
+    prepared = prepare(board.series(), config)
+    known, _ = split_validation(board.series(), config.training.validation_share, seed=config.seed)
+    guides, followed = seeds.guides_for(
+        [regimes],
+        prepared.training,
+        prepared.validation,
+        ArHmmConfig(lags=(1,), features=(0,), seed_windows=windows),
+        regimes=regimes,
+        whole=whole,
+        key=jax.random.key(0),
+    )
+    labels = np.asarray(guides)[followed[0]].argmax(axis=-1)
+    return score(list(labels), [one.s for one in known]).as_dict()
+
+
+@pytest.fixture(scope="module")
+def arm():
+    return reacher.generate(350, seed=7)
+
+
+def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
+    found = guided(arm, regimes=5, whole=True)
+    assert found["frame_f1"] > 90
+    assert found["switch_f1_tol0"] > 90
+
+
+def test_parts_of_recordings_have_no_stages(arm):
+    assert guided(arm, regimes=5, whole=False)["frame_f1"] < 70
+
+
+def test_a_ball_has_regimes_and_no_stages():
+    assert guided(bouncing_ball.generate(200, seed=7), regimes=2, whole=True)["frame_f1"] > 80
+
+
+def test_windows_are_whole_unless_a_recording_is_longer(arm):
+    def is_whole(window):
+        config = dataclasses.replace(Config(), training=TrainingConfig(window=window))
+        return prepare(arm.series()[:20], config).whole
+
+    assert is_whole(50)
+    assert not is_whole(40)
