@@ -24,7 +24,7 @@ ALLOWED = {
     "evaluation": {"types"},
     "report": {"types"},
     "training": {"types", "errors", "networks", "messages", "model", "posterior", "objective", "schedule"},
-    "stages": set(),
+    "stages": {"types"},
     "segment": {"types", "messages", "model", "posterior", "objective", "training"},
 }
 TOP = {

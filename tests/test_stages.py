@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from swerve import seeds
-from swerve.config import ArHmmConfig, Config, TrainingConfig
+from swerve.config import ArHmmConfig, Config, ModelConfig, TrainingConfig
 from swerve.data import bouncing_ball, reacher
 from swerve.data.windows import split_validation
 from swerve.evaluation.scores import score
-from swerve.fitting import prepare
-from swerve.stages import commonest_first, divide_alike, events_before
+from swerve.fitting import make_restarts, prepare
+from swerve.stages import commonest_first, divide_alike, events_before, striking_changes
+from swerve.types import Frames
 
 
 def test_the_frame_of_an_event_belongs_to_the_stage_that_it_ends():
@@ -40,8 +41,8 @@ def guided(board, *, regimes, whole, windows=300):
     config = dataclasses.replace(Config(), training=TrainingConfig(window=board.s.shape[1]))
     prepared = prepare(board.series(), config)
     known, _ = split_validation(board.series(), config.training.validation_share, seed=config.seed)
-    guides, followed = seeds.guides_for(
-        [regimes],
+    guides = seeds.guides_for(
+        [regimes, 0],
         prepared.training,
         prepared.validation,
         ArHmmConfig(lags=(1,), features=(0,), seed_windows=windows),
@@ -49,8 +50,8 @@ def guided(board, *, regimes, whole, windows=300):
         whole=whole,
         key=jax.random.key(0),
     )
-    labels = np.asarray(guides)[followed[0]].argmax(axis=-1)
-    return score(list(labels), [one.s for one in known]).as_dict()
+    labels = np.asarray(guides.preferences)[guides.followed[0]].argmax(axis=-1)
+    return guides, score(list(labels), [one.s for one in known]).as_dict()
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +60,49 @@ def arm():
 
 
 def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
-    found = guided(arm, regimes=5, whole=True)
-    assert found["frame_f1"] > 90
-    assert found["switch_f1_tol0"] > 90
+    guides, found = guided(arm, regimes=5, whole=True)
+    assert guides.staged
+    assert guides.followed == [1, 2]
+    assert found["frame_f1"] > 95
+    assert found["switch_f1_tol0"] > 98
 
 
 def test_parts_of_recordings_have_no_stages(arm):
-    assert guided(arm, regimes=5, whole=False)["frame_f1"] < 70
+    guides, found = guided(arm, regimes=5, whole=False)
+    assert not guides.staged
+    assert guides.followed == [1, 0]
+    assert found["frame_f1"] < 70
 
 
 def test_a_ball_has_regimes_and_no_stages():
-    assert guided(bouncing_ball.generate(200, seed=7), regimes=2, whole=True)["frame_f1"] > 80
+    guides, found = guided(bouncing_ball.generate(200, seed=7), regimes=2, whole=True)
+    assert not guides.staged
+    assert found["frame_f1"] > 80
+
+
+def test_a_first_guess_strikes_where_a_channel_that_hardly_moves_jumps():
+    rng = np.random.default_rng(0)
+    x = np.stack([np.cumsum(rng.normal(size=(40, 50)), axis=1), np.zeros((40, 50))], axis=-1)
+    x[:, 30:, 1] = 1.0
+    observed, valid = np.ones(x.shape, bool), np.ones(x.shape[:2], bool)
+    valid[0, 20:] = False
+    observed[1, 30] = False
+    x[1, 30] = 0.0
+    labels = striking_changes(Frames(x, observed, valid, np.zeros((40, 50, 0))))
+    assert np.argwhere(labels == 1).tolist() == [[n, 30] for n in range(2, 40)]
+    assert (labels[0, 20:] == -1).all()
+
+
+def test_where_there_are_stages_every_restart_follows_them_to_the_end(arm):
+    config = Config(
+        model=ModelConfig(regimes=5),
+        training=TrainingConfig(window=50, restarts=4, steps=100),
+        arhmm=ArHmmConfig(lags=(1,), features=(0,), restarts=2, seed_windows=300),
+    )
+    _, restarts, _ = make_restarts(prepare(arm.series(), config), config, key=jax.random.key(0))
+    assert restarts.guide.tolist() == [1, 2, 3, 4]
+    assert restarts.schedule.guidance.tolist() == [config.recipe.guidance] * 4
+    assert restarts.schedule.guidance_hold.tolist() == pytest.approx([100 * config.recipe.staged_hold] * 4)
 
 
 def test_windows_are_whole_unless_a_recording_is_longer(arm):

@@ -111,6 +111,8 @@ class Recipe:
     guidance: float = 20.0
     guidance_hold: float = 0.4
     guidance_release: float = 0.2
+    staged_hold: float = 0.8
+    """In place of guidance_hold where the guides count events: a bound is no judge of stages."""
     gap_rate: float = 0.02
     pace_of_images: float = 0.1
     """Learning rate of the networks that read and draw images, as a share of that of the others."""

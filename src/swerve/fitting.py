@@ -229,7 +229,7 @@ def _make_restarts(
     variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
     allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
     guided = [_or(variant.guidance, recipe.guidance) > 0 for variant in variants]
-    guides, followed = cached_guides(
+    guides = cached_guides(
         cache,
         [number if follow else 0 for number, follow in zip(allowed, guided, strict=True)],
         prepared.training,
@@ -239,6 +239,9 @@ def _make_restarts(
         whole=prepared.whole,
         key=jax.random.fold_in(key, 0),
     )
+    if guides.staged:
+        recipe = dataclasses.replace(recipe, guidance_hold=recipe.staged_hold)
+        variants = [Variant(fewer_regimes=variant.fewer_regimes) for variant in variants]
     states, restarts = [], []
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
@@ -255,8 +258,8 @@ def _make_restarts(
         )
         schedule = make_schedule(recipe, variant, config.training.steps, widest_layer=config.widest_layer)
         states.append(start(system))
-        restarts.append(Restart(schedule, train_key, jnp.asarray(followed[r])))
-    return stack(states), stack(restarts), guides
+        restarts.append(Restart(schedule, train_key, jnp.asarray(guides.followed[r])))
+    return stack(states), stack(restarts), guides.preferences
 
 
 def cached_code(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.config import ArHmmConfig
-from swerve.stages import commonest_first, divide_alike, events_before
+from swerve.stages import commonest_first, divide_alike, events_before, striking_changes
 from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
 
@@ -70,7 +70,17 @@ def _best_lags(candidates: list[Candidate]) -> list[int]:
 def _fit(
     training: Frames, validation: Frames, config: ArHmmConfig, regimes: int, lags: int, features: int, key: Key
 ) -> list[Candidate]:
-    options = ArHmmOptions(
+    options = _options(config, regimes, lags, features)
+    fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
+    models = [
+        jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
+    ]
+    found = [_judged(model, validation, lags, features) for model in models]
+    return [one for one in found if np.isfinite(one.held_out)]
+
+
+def _options(config: ArHmmConfig, regimes: int, lags: int, features: int) -> ArHmmOptions:
+    return ArHmmOptions(
         regimes=regimes,
         lags=lags,
         features=features,
@@ -80,12 +90,6 @@ def _fit(
         variance_floor=VARIANCE_FLOOR,
         max_iterations=config.max_iterations,
     )
-    fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
-    models = [
-        jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
-    ]
-    found = [_judged(model, validation, lags, features) for model in models]
-    return [one for one in found if np.isfinite(one.held_out)]
 
 
 def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candidate:
@@ -169,15 +173,23 @@ def labels_of(model: ArHmm, frames: Frames) -> Int[np.ndarray, "N T"]:
     return np.where(frames.valid, np.argmax(responsibilities(model, frames), axis=-1), -1)
 
 
-def fit_stages(
-    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
-) -> Candidate | None:
+def fit_stages(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> Candidate | None:
     """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
-    fits = _fit(training, validation, config, 2, 1, 0, key)
-    best = max(fits, key=lambda one: one.held_out, default=None)
-    if best is None or not straddles([best]):
-        return None
-    return best if divide_alike(commonest_first(best.labels), regimes) else None
+    fit = arhmm.fit_from_labels(training, striking_changes(training), _options(config, 2, 1, 0))
+    found = _judged(fit.model, validation, 1, 0)
+    divides = divide_alike(commonest_first(found.labels), regimes)
+    return found if np.isfinite(found.held_out) and straddles([found]) and divides else None
+
+
+class Guides(NamedTuple):
+    """What restarts think of the training frames at first."""
+
+    preferences: Float[Array, "G N T K"]
+    """Over the regimes of every frame. The first guide is silence."""
+    followed: list[int]
+    """Which of the guides each restart follows."""
+    staged: bool
+    """Whether they count events."""
 
 
 def guides_for(
@@ -189,12 +201,12 @@ def guides_for(
     regimes: int,
     whole: bool = False,
     key: Key,
-) -> tuple[Float[Array, "G N T K"], list[int]]:
-    """Guides for restarts that want this many regimes (0: none), and which guide each of them follows.
+) -> Guides:
+    """Guides for restarts that want this many regimes (0: none).
 
     Restarts that want the same number follow different AR-HMMs: the best of all, then the best with another number
-    of lags, and so on. The first guide is silence. Where windows are `whole` recordings and no AR-HMM is to be trusted
-    because each spends a regime on single frames, all restarts count these events instead.
+    of lags, and so on. Where windows are `whole` recordings and no AR-HMM is to be trusted because each spends a
+    regime on single frames, all restarts count these events instead.
     """
     some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
     found = {
@@ -203,36 +215,37 @@ def guides_for(
         )
         for count in sorted(set(wanted) - {0})
     }
-    staged = None
-    if whole and all(straddles(group) for candidates in found.values() for group in _by_lags(candidates)):
-        staged = fit_stages(some, validation, config, regimes=regimes, key=jax.random.fold_in(key, 0))
-    guides = [jnp.zeros((*training.valid.shape, regimes))]
-    followed, used = [], dict.fromkeys(found, 0)
-    for count in wanted:
-        if not found.get(count):
-            followed.append(0)
-            continue
-        if staged is None:
-            candidate = found[count][used[count] % len(found[count])]
-            used[count] += 1
-            guide = responsibilities(candidate.model, training)
-        else:
-            passed = events_before(commonest_first(labels_of(staged.model, training)))
-            guide = jax.nn.one_hot(np.minimum(passed, count - 1), count)
-        guides.append(jnp.pad(guide, ((0, 0), (0, 0), (0, regimes - count))))
-        followed.append(len(guides) - 1)
-    return jnp.stack(guides), followed
+    silence = jnp.zeros((*training.valid.shape, regimes))
+    if whole and found and all(straddles(group) for fits in found.values() for group in _by_lags(fits)):
+        law = fit_stages(some, validation, config, regimes=regimes)
+        if law is not None:
+            passed = events_before(commonest_first(labels_of(law.model, training)))
+            stages = [jax.nn.one_hot(np.minimum(passed, (count or regimes) - 1), regimes) for count in wanted]
+            return Guides(jnp.stack([silence, *stages]), list(range(1, len(wanted) + 1)), staged=True)
+    turns = {count: itertools.cycle(fits) for count, fits in found.items() if fits}
+    models = [next(turns[count]).model for count in wanted if count in turns]
+    numbers = itertools.count(1)
+    return Guides(
+        jnp.stack([silence, *(_widened(responsibilities(model, training), regimes) for model in models)]),
+        [next(numbers) if count in turns else 0 for count in wanted],
+        staged=False,
+    )
 
 
-def cached_guides(cache: Path | None, *arguments, **options) -> tuple[Float[Array, "G N T K"], list[int]]:
+def _widened(probabilities: Float[Array, "N T k"], regimes: int) -> Float[Array, "N T K"]:
+    return jnp.pad(probabilities, ((0, 0), (0, 0), (0, regimes - probabilities.shape[-1])))
+
+
+def cached_guides(cache: Path | None, *arguments, **options) -> Guides:
     """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
     if cache is not None and cache.is_file():
         stored = read_arrays(cache)
-        return jnp.asarray(stored["guides"], jnp.float32), stored["followed"].tolist()
-    guides, followed = guides_for(*arguments, **options)
-    rounded = np.asarray(guides, np.float16)  # without a file too: the same seed gives the same model
+        preferences = jnp.asarray(stored["guides"], jnp.float32)
+        return Guides(preferences, stored["followed"].tolist(), bool(stored["staged"]))
+    guides = guides_for(*arguments, **options)
+    rounded = np.asarray(guides.preferences, np.float16)  # without a file too: the same seed gives the same model
     if cache is not None:
         content = io.BytesIO()
-        np.savez_compressed(content, guides=rounded, followed=np.array(followed))
+        np.savez_compressed(content, guides=rounded, followed=np.array(guides.followed), staged=guides.staged)
         write_atomically(cache, content.getvalue())
-    return jnp.asarray(rounded, jnp.float32), followed
+    return guides._replace(preferences=jnp.asarray(rounded, jnp.float32))

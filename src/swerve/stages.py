@@ -7,8 +7,23 @@ such recordings have in common is not how they move but how far they have come (
 import numpy as np
 from jaxtyping import Bool, Int
 
+from swerve.types import Frames
+
 LAW, EVENT = 0, 1
 ALIKE = 0.95  # share of the recordings with at least one event, and not more than regimes can count
+USUAL = 0.9  # share of the frames whose changes count as usual
+STRIKING = 5.0  # times the largest usual change of a channel
+STILL = 0.01  # in standardised units: smaller changes strike nobody
+
+
+def striking_changes(frames: Frames) -> Int[np.ndarray, "N T"]:
+    """A first guess: events are the frames in which some channel changes by far more than it usually does."""
+    x, observed, valid = (np.asarray(part) for part in frames[:3])
+    seen = (observed & valid[..., None])[:, 1:] & observed[:, :-1]
+    changes = np.where(seen, np.abs(np.diff(np.where(observed, x, 0.0), axis=1)), np.nan)
+    usual = np.nan_to_num(np.nanquantile(changes, USUAL, axis=(0, 1)))
+    strikes = (changes > STRIKING * np.maximum(usual, STILL)).any(axis=-1)
+    return np.where(valid, np.pad(strikes, ((0, 0), (1, 0))).astype(np.int32), -1)
 
 
 def commonest_first(labels: Int[np.ndarray, "N T"]) -> Int[np.ndarray, "N T"]:

@@ -1,6 +1,6 @@
 """Autoregressive HMM by EM: the first model to try, the row to beat, the seed of restarts."""
 
-from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit
+from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit, fit_from_labels
 from swerve.arhmm.model import ArHmm, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "ArHmmOptions",
     "Covariance",
     "fit",
+    "fit_from_labels",
     "log_evidence",
     "log_likelihood",
     "seen_in_part",

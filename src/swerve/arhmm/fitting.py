@@ -1,6 +1,7 @@
 """Fit an autoregressive HMM: several starts, EM from each, the best by the training objective."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -80,6 +81,19 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
     `frames` holds N sequences, padded to one length; their controls are not used. A second fit of the same
     shapes compiles nothing.
     """
+    return _fit(frames, options, partial(_first_models, restarts=options.restarts, key=key))
+
+
+def fit_from_labels(frames: Frames, labels: Int[np.ndarray, "N T"], options: ArHmmOptions) -> ArHmmFit:
+    """EM from one first guess at the regimes of all frames; -1 guesses nothing."""
+
+    def only(blank: ArHmm, filled: Frames, prior: em.Prior) -> ArHmm:
+        return jax.tree.map(lambda leaf: leaf[None], _from_labels(blank, filled, labels, prior))
+
+    return _fit(frames, options, only)
+
+
+def _fit(frames: Frames, options: ArHmmOptions, first_models: Callable[[ArHmm, Frames, em.Prior], ArHmm]) -> ArHmmFit:
     prior = _prior(options, frames.x.dtype)
     waves = _waves(frames, options)
     blank, filled = _prepare(
@@ -87,7 +101,7 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
     )
     partly_seen = seen_in_part(frames)
     runs = _run_all(
-        _first_models(blank, filled, prior, options.restarts, key=key),
+        first_models(blank, filled, prior),
         _chunked(filled, size=_sequences_per_chunk(filled, options, partly_seen)),
         prior,
         jnp.asarray(options.tolerance, frames.x.dtype),
@@ -189,7 +203,7 @@ def _start_moments(frames: Frames):
     return start_mean, (variance + (mean - start_mean) ** 2 + squares) / count
 
 
-def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, restarts: int, *, key: Key) -> ArHmm:
+def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, *, restarts: int, key: Key) -> ArHmm:
     """One model per restart, stacked: the M-step of a first guess at the regimes of some of the frames."""
     limit = min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
     tries = TRIES_BENT if blank.features else 1
