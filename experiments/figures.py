@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from swerve import finished
 from swerve.data import dubins_video, reacher
@@ -106,7 +107,7 @@ def draw(name: str, drawing: Drawing, folder: Path = HERE, images: Path = IMAGES
     test = next(iter(rows.values())).test
     shown = first_with_all_regimes(test, drawing.sequences)
     runs = {MODELS[row.stored["model"]]: row.run for row in rows.values()}
-    picture = figures.save(drawing.draw(test, shown, runs), images / f"{name}.png")
+    picture = save_small(drawing.draw(test, shown, runs), images / f"{name}.png")
     about = {
         "board": next(iter(rows.values())).stored["board"],
         "rows": {row: {part: one.stored[part] for part in ("commit", "seeds")} for row, one in rows.items()},
@@ -116,6 +117,14 @@ def draw(name: str, drawing: Drawing, folder: Path = HERE, images: Path = IMAGES
     }
     write_json(picture.with_suffix(".json"), about)
     print(f"{name}: drew {picture}.")
+
+
+def save_small(figure: Figure, path: Path) -> Path:
+    """With 256 colours, which nobody can tell from all of them here, a picture takes a third of the space."""
+    with Image.open(figures.save(figure, path)) as picture:
+        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+    return path
 
 
 def load_rows(name: str, rows: Sequence[str], folder: Path) -> dict[str, finished.Finished]:

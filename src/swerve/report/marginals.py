@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from swerve.report.canvas import new_figure, share_frames, styled
+from swerve.report.canvas import new_figure, note, share_frames, styled
 from swerve.report.checks import check_shapes
 from swerve.report.palette import regime_colors
 from swerve.report.panels import add_regime_legend, draw_ribbon
@@ -26,7 +26,7 @@ def stacked_marginals(
 ) -> Figure:
     """A ribbon of the truth, and for each model p(s_t = k | x) (T, K) stacked over k.
 
-    Columns are in the numbers of the true regimes. In this order one colour is one regime in all panels.
+    Columns are in the numbers of the true regimes, so that one colour is one regime in all panels.
     """
     check_shapes({name: shares[:, 0] for name, shares in marginals.items()}, truth.shape)
     heights = [RIBBON, *[SHARES] * len(marginals)]
@@ -35,6 +35,7 @@ def stacked_marginals(
     draw_ribbon(column[0], truth, "truth")
     for axes, (name, shares) in zip(column[1:], marginals.items(), strict=True):
         _draw_shares(axes, shares, name)
+    note(column[1], "height of a colour: p(s = k | x)")
     share_frames(column, len(truth))
     believed = [np.flatnonzero(shares.max(axis=0) > LEAST) for shares in marginals.values()]
     add_regime_legend(figure, np.unique(np.concatenate([truth, *believed])), regimes)
