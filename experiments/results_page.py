@@ -113,7 +113,7 @@ def figure(name: str, experiments: Path, docs: Path) -> str:
     """A picture of docs/images, or, with a slash in its name, one that lies beside the results."""
     picture = (experiments / "results" if "/" in name else docs / "images") / f"{name}.png"
     if not picture.is_file():
-        return "Not drawn yet: its rows have not been run."
+        return "Not drawn yet."
     image = f"![{name}]({Path(os.path.relpath(picture, docs)).as_posix()})"
     about = picture.with_suffix(".json")
     return f"{image}\n\n{caption(name, json.loads(about.read_text()))}" if about.is_file() else image
