@@ -45,6 +45,7 @@ from swerve.training.step import System, TrainingData
 from swerve.training.surplus import Merge, Simplified
 
 WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
+CHECKPOINT = "training.safetensors"
 SCORES = (
     *("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"),
     *("accuracy_merged", "switch_f1_tol0_merged", "switch_f1_tol5_merged"),
@@ -57,6 +58,15 @@ class Row(NamedTuple):
 
     scores: list[Any]
     raw: list[Any] | None = None
+
+
+class Choice(NamedTuple):
+    """Which restarts a run has on the common axis and which stand for it; None where they diverged."""
+
+    begins: list[int]
+    own: list[list[int]]
+    best: list[int | None]
+    first: list[int | None]
 
 
 def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False) -> None:
@@ -98,7 +108,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
     name, remark = f"{path.parent.name}/{path.stem}", f" ({NOT_REAL})" if in_minutes else ""
     display.console.print(f"[bold]{name}[/]: {experiment.model}, {experiment.row}{remark}", highlight=False)
     began = time.perf_counter()
-    work = (QUICK / "work" if in_minutes else WORK) / f"{name}-{digest(experiment, config)}"
+    work = work_folder(path, experiment, config, QUICK / "work" if in_minutes else WORK)
     work.mkdir(parents=True, exist_ok=True)
     board = boards.find(experiment.board)
     test = board.generate(experiment.test_sequences, seed=TEST_SEED)
@@ -133,6 +143,11 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
         target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, stored)
+
+
+def work_folder(path: Path, experiment: Experiment, config: Config, under: Path) -> Path:
+    """Where a row keeps what it needs to go on."""
+    return under / path.parent.name / f"{path.stem}-{digest(experiment, config)}"
 
 
 def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
@@ -171,7 +186,7 @@ def train_runs(
             restarts,
             TrainingData(prepared.training, guides),
             prepared.validation,
-            checkpoint=work / "training.safetensors",
+            checkpoint=work / CHECKPOINT,
             on_report=report,
             should_stop=stop,
         )
@@ -183,17 +198,11 @@ def train_runs(
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
     trained, curves = _train_with_curves(prepared, config, experiment, test, work)
-    place = {restart: position for position, restart in enumerate(trained.alive)}
-    raw = {r: _score_model(pick(trained.systems, place[r]), prepared, config, test) for r in trained.alive}
-    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
-    runs = [[r for r in range(begin, end) if r in place] for begin, end in zip([0, *ends], ends, strict=False)]
-    chosen = [own[loop.choose(trained.history, own)] if own else None for own in runs]
-    first = [begin if begin in place else None for begin in [0, *ends[:-1]]]
-    simple = simplified(
-        {r: pick(trained.systems, place[r]) for r in {*chosen, *first} - {None}}, prepared, config, work
-    )
+    raw = {r: _score_model(system_of(trained, r), prepared, config, test) for r in trained.alive}
+    choice = choose(trained, config, experiment)
+    simple = final_systems(trained, choice, prepared, config, work)
     scores = {r: _score_model(one.system, prepared, config, test) for r, one in simple.items()}
-    bounds = trained.history.latest("bound", list(range(ends[-1])))
+    bounds = trained.history.latest("bound", list(range(sum(restarts_of_runs(config, experiment)))))
     details = [
         {
             "chosen": None if best is None else best - begin,
@@ -201,17 +210,40 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
             "restarts": [{"bound": float(bounds[r]), **{key: raw[r][key] for key in SCORES}} for r in own],
             **({"curve": curves[begin]} if begin in curves else {}),
         }
-        for begin, own, best in zip([0, *ends], runs, chosen, strict=False)
+        for begin, own, best in zip(choice.begins, choice.own, choice.best, strict=True)
     ]
 
     def row(restarts: Sequence[int | None]) -> Row:
         return Row(*([None if r is None else one[r] for r in restarts] for one in (scores, raw)))
 
-    rows = {"": row(chosen[: experiment.runs])}
+    rows = {"": row(choice.best[: experiment.runs])}
     if config.training.restarts > 1:
-        rows[results.SINGLE] = row(first)
+        rows[results.SINGLE] = row(choice.first)
     timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
     return rows, [timing, *details]
+
+
+def choose(trained: loop.Trained, config: Config, experiment: Experiment) -> Choice:
+    """Each run chooses among its own restarts."""
+    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
+    begins = [0, *ends[:-1]]
+    own = [[r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)]
+    best = [of_run[loop.choose(trained.history, of_run)] if of_run else None for of_run in own]
+    first = [begin if begin in trained.alive else None for begin in begins]
+    return Choice(begins, own, best, first)
+
+
+def final_systems(
+    trained: loop.Trained, choice: Choice, prepared: Prepared, config: Config, work: Path
+) -> dict[int, Simplified]:
+    """The restarts that stand for a run, without their surplus regimes."""
+    restarts = {r for r in (*choice.best, *choice.first) if r is not None}
+    return simplified({r: system_of(trained, r) for r in restarts}, prepared, config, work)
+
+
+def system_of(trained: loop.Trained, restart: int) -> System:
+    """One of the living."""
+    return pick(trained.systems, trained.alive.index(restart))
 
 
 def _train_with_curves(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):

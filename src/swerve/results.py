@@ -44,10 +44,13 @@ Stored = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Tables:
-    """Which folders make a table of the paper, and the paper's numbers: board -> model -> score -> mean (and sd)."""
+    """Which folders make a table of the paper, the paper's numbers, and what is to be reached; all in percent."""
 
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     paper: Mapping[str, Mapping[str, Numbers]] = field(default_factory=dict)
+    """Board -> model -> score -> mean (and sd)."""
+    targets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Board -> score, or success rate -> at least this."""
 
 
 def read_tables(experiments: Path) -> Tables:

@@ -80,3 +80,11 @@ def test_the_indicators_alone_tell_the_phase(board):
 def test_no_sequences_are_allowed():
     assert reacher.generate(0, seed=0).x.shape == (0, 50, 36)
     assert len(reacher.COLUMNS) == 36
+
+
+def test_the_parts_of_a_sequence_are_its_arm_and_the_objects_that_are_there(board):
+    joints, objects, waiting = reacher.parts(board.x[0])
+    np.testing.assert_allclose(np.linalg.norm(np.diff(joints, axis=1), axis=2), 0.5)
+    assert objects.shape == (50, reacher.OBJECTS - reacher.ABSENT, 2)
+    assert (np.linalg.norm(objects, axis=2) >= reacher.NEAREST - 1e-9).all()
+    np.testing.assert_array_equal(reacher.TARGETS - waiting[:-1].sum(axis=1), board.s[0, 1:])

@@ -30,6 +30,14 @@ class Scene(NamedTuple):
     visited: Int[np.ndarray, "N 3"]
 
 
+class Parts(NamedTuple):
+    """What the channels of a sequence stand for: shoulder, elbow and tip; objects; which still wait for the arm."""
+
+    joints: Float[np.ndarray, "T 3 2"]
+    objects: Float[np.ndarray, "T n 2"]
+    waiting: Bool[np.ndarray, "T n"]
+
+
 def generate(n: int, *, seed: int, length: int = 50) -> Board:
     """n sequences without noise: the indicator of a target drops to 0 in the frame in which the arm arrives."""
     rng = np.random.default_rng(seed)
@@ -88,6 +96,14 @@ def follow_indicators(x: Float[np.ndarray, "N T 36"]) -> Int[np.ndarray, "N T"]:
     indicators = x[..., : 3 * OBJECTS : 3]
     reached = TARGETS - np.rint(indicators.sum(axis=-1)).astype(np.int32)
     return np.concatenate([np.zeros_like(reached[:, :1]), reached[:, :-1]], axis=1)
+
+
+def parts(x: Float[np.ndarray, "T 36"]) -> Parts:
+    """One sequence taken apart, without the objects that lie at the origin."""
+    objects = x[:, : 3 * OBJECTS].reshape(len(x), OBJECTS, 3)
+    objects = objects[:, objects[0, :, 1:].any(axis=1)]
+    joints = np.concatenate([np.zeros((len(x), 2)), x[:, -4:]], axis=1).reshape(len(x), 3, 2)
+    return Parts(joints, objects[..., 1:], objects[..., 0] > 0.5)
 
 
 def _aim(goal, angles, scene: Scene, phase: Int[np.ndarray, " N"], which: Bool[np.ndarray, " N"]) -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from swerve.report.palette import GRID, INK, MUTED
@@ -57,6 +59,18 @@ def legend_above(axes: Axes) -> None:
         labelcolor=INK,
         borderaxespad=0.0,
         borderpad=0.2,
+    )
+
+
+def mark(label: str, **look: Any) -> Line2D:
+    """A key for a mark without a line."""
+    return Line2D([], [], linestyle="", label=label, **look)
+
+
+def keys_on_top(figure: Figure, *keys: Line2D) -> None:
+    """What marks stand for, above the right end of the whole figure."""
+    figure.legend(
+        handles=list(keys), loc="outside upper right", ncols=len(keys), frameon=False, fontsize=9, labelcolor=INK
     )
 
 

@@ -1,8 +1,12 @@
 """All figures by name. Each takes arrays and returns a `matplotlib.figure.Figure`; `save` writes a PNG."""
 
+from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
 from swerve.report.curves import Curve, curves
+from swerve.report.marginals import stacked_marginals
 from swerve.report.palette import regime_colors
+from swerve.report.paths import paths
+from swerve.report.reconstructions import video_reconstructions
 from swerve.report.recordings import marginals_beside_truth, reconstruction, ribbon
 from swerve.report.regimes import regime_cards
 from swerve.report.scores import score_bars
@@ -12,10 +16,12 @@ from swerve.report.video import overlays
 __all__ = [
     "Curve",
     "History",
+    "arm",
     "curves",
     "learning_story",
     "marginals_beside_truth",
     "overlays",
+    "paths",
     "png_bytes",
     "reconstruction",
     "regime_cards",
@@ -23,5 +29,7 @@ __all__ = [
     "ribbon",
     "save",
     "score_bars",
+    "stacked_marginals",
     "training_curves",
+    "video_reconstructions",
 ]

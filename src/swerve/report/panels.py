@@ -120,10 +120,10 @@ def draw_path(axes: Axes, x: Float[np.ndarray, "T 2"], labels: Int[np.ndarray, "
         axes.set_aspect("equal", adjustable="box")
 
 
-def add_regime_legend(figure: Figure, regimes: Int[np.ndarray, " n"]) -> None:
-    """Which colour is which regime, below everything else."""
+def add_regime_legend(figure: Figure, regimes: Int[np.ndarray, " n"], names: Sequence[str] = ()) -> None:
+    """Which colour is which regime, below everything else; true regimes may have names, others then match none."""
     handles = [
-        Patch(facecolor=color, label="unknown" if regime < 0 else f"{regime}")
+        Patch(facecolor=color, label=_regime_name(int(regime), names))
         for regime, color in zip(regimes, regime_colors(regimes), strict=True)
     ]
     columns = min(len(handles), 14)
@@ -144,6 +144,14 @@ def add_regime_legend(figure: Figure, regimes: Int[np.ndarray, " n"]) -> None:
         columnspacing=1.3,
     )
     legend.get_title().set_color(INK)
+
+
+def _regime_name(regime: int, names: Sequence[str]) -> str:
+    if regime < 0:
+        return "unknown"
+    if not names:
+        return f"{regime}"
+    return names[regime] if regime < len(names) else "unmatched"
 
 
 def deviations(x: Float[np.ndarray, "T D"], of: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:

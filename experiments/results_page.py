@@ -1,0 +1,142 @@
+"""Writes the tables and figures of docs/results.md from what is stored: python experiments/results_page.py [--check]
+
+All from <!-- table: NAME --> or <!-- figure: NAME --> to <!-- end --> is written by this script, the rest by people.
+With --check nothing is written, and a page that is out of date is an error.
+"""
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from swerve import results
+
+EXPERIMENTS = Path(__file__).resolve().parent
+PAGE = EXPERIMENTS.parent / "docs" / "results.md"
+BLOCK = re.compile(r"(<!-- (table|figure): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+HEADINGS = (
+    *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
+    *("success", "runs", "minutes", "hardware", "commit"),
+)
+DIVERGED = "diverged"
+
+Stored = Mapping[str, Any]
+
+
+def written(page: str, experiments: Path, docs: Path) -> str:
+    """The page with all its blocks as they should be."""
+
+    def block(match: re.Match) -> str:
+        begin, kind, name, end = match.groups()
+        body = table(name, experiments) if kind == "table" else figure(name, experiments, docs)
+        return f"{begin}\n{body}\n\n{end}"
+
+    return BLOCK.sub(block, page)
+
+
+def table(name: str, experiments: Path) -> str:
+    """A board's rows, or those of an experiment that is not about one board, between the target and the paper's."""
+    known = results.read_tables(experiments)
+    paper = known.paper.get(name, {})
+    lines = [target_cells(known.targets[name])] if name in known.targets else []
+    for stored in rows_of(name, experiments / "results"):
+        lines += row_cells(stored, paper)
+    for model, numbers in paper.items():
+        scores = [plus_minus(*numbers[score]) if score in numbers else "" for score in results.COLUMNS]
+        lines.append([model, "the paper's", *scores])
+    if not lines:
+        return "No row has been run yet."
+    full = [[*cells, *[""] * (len(HEADINGS) - len(cells))] for cells in lines]
+    rule = ["---", "---", *["---:"] * 6, "---", "---"]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [HEADINGS, rule, *full])
+
+
+def rows_of(name: str, folder: Path) -> Iterator[Stored]:
+    for rows in sorted(path for path in folder.glob("*") if path.is_dir()):
+        for stored in sorted(results.read_stored(rows), key=lambda one: one["file"]):
+            about_the_board = stored["board"] == name and name.startswith(rows.name)
+            if rows.name == name or about_the_board:
+                yield stored
+
+
+def target_cells(target: Mapping[str, float]) -> list[str]:
+    scores = [f"≥ {target[score]:.1f}" if score in target else "" for score in results.COLUMNS]
+    return ["**target**", "to be reached", *scores, f"≥ {target['success_rate']:.0f} %"]
+
+
+def row_cells(stored: Stored, paper: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The row, and where they differ or the paper has it: before merging, and merged with the help of labels."""
+    scores, name = stored["scores"], f"`{stored['file']}`"
+    yield [name, f"{stored['model']}, {stored['row']}".replace("|", "\\|"), *score_cells(scores), *run_cells(stored)]
+    before = stored.get("scores_before_merging", scores)
+    if score_cells(before) != score_cells(scores):
+        yield [name, results.EXPLAINED[results.RAW], *score_cells(before)]
+    if f"{stored['model']}-merged" in paper:
+        merged = {score: scores[other] for score, other in results.MERGED.items() if other in scores}
+        yield [name, results.EXPLAINED[results.ORACLE], *score_cells(merged)]
+
+
+def score_cells(scores: Mapping[str, Any]) -> list[str]:
+    return [spread(scores[score]) if score in scores else "" for score in results.COLUMNS]
+
+
+def spread(score: Mapping[str, Any]) -> str:
+    if score["mean"] is None:
+        return DIVERGED
+    return plus_minus(score["mean"], *([score["sd"]] if len(score["runs"]) > 1 else []))
+
+
+def plus_minus(mean: float, sd: float | None = None) -> str:
+    return f"{mean:.1f}" if sd is None else f"{mean:.1f} ± {sd:.1f}"
+
+
+def run_cells(stored: Stored) -> list[str]:
+    """Success, runs, minutes, hardware, commit."""
+    rate, runs = stored.get("success_rate"), stored["scores"]["frame_f1"]["runs"]
+    scored = sum(run is not None for run in runs)
+    training = stored["details"][0]
+    seconds = training.get("training_seconds", stored["wall_seconds"])
+    device = training.get("trained_on", stored["hardware"]).split(": ")[-1]
+    return [
+        "" if rate is None else f"{100 * rate:.0f} %",
+        f"{scored}" if scored == len(runs) else f"{scored} of {len(runs)}",
+        f"{seconds / 60:.1f}",
+        device.upper() if device == "cpu" else device,
+        stored["commit"][:7],
+    ]
+
+
+def figure(name: str, experiments: Path, docs: Path) -> str:
+    """A picture of docs/images, or, with a slash in its name, one that lies beside the results."""
+    picture = (experiments / "results" if "/" in name else docs / "images") / f"{name}.png"
+    if not picture.is_file():
+        return "Not drawn yet."
+    image = f"![{name}]({Path(os.path.relpath(picture, docs)).as_posix()})"
+    about = picture.with_suffix(".json")
+    return f"{image}\n\n{caption(name, json.loads(about.read_text()))}" if about.is_file() else image
+
+
+def caption(name: str, about: Stored) -> str:
+    rows = about.get("rows", {name: about})
+    made_from = ", ".join(f"`{row}` (commit {one['commit'][:7]})" for row, one in rows.items())
+    sequences = ", ".join(map(str, about.get("sequences", ())))
+    return f"*Drawn from {made_from}{f'; test sequences {sequences}' if sequences else ''}.*"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
+    check = parser.parse_args().check
+    now = PAGE.read_text()
+    new = written(now, EXPERIMENTS, PAGE.parent)
+    if check and new != now:
+        parser.exit(1, f"{PAGE.name} is out of date: run python experiments/{Path(__file__).name}\n")
+    if new != now:
+        PAGE.write_text(new)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Rows that have been run, as models again: what figures are drawn from."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from swerve import boards, reproduce
+from swerve.arhmm import ArHmm
+from swerve.config import Config
+from swerve.data.board import Board
+from swerve.errors import InputError
+from swerve.experiment import TEST_SEED, TRAINING_SEED, UNTRAINED, Experiment, read_row, was_edited
+from swerve.fitting import Prepared, fit_arhmm, prepare
+from swerve.run import Run, with_model
+from swerve.training.checkpoint import read_json
+from swerve.training.step import System
+
+
+class Finished(NamedTuple):
+    """A row's test sequences, the model of its first run, and its stored result."""
+
+    test: Board
+    run: Run
+    stored: dict[str, Any]
+
+
+def load(path: Path) -> Finished:
+    """Reads a row's working files; nothing is trained, except AR-HMMs, which are quickly fitted again."""
+    experiment, config = read_row(path)
+    result = path.parents[1] / "results" / path.parent.name / f"{path.stem}.json"
+    work = reproduce.work_folder(path, experiment, config, reproduce.WORK)
+    _check(path, experiment, config, result, work)
+    board = boards.find(experiment.board)
+    prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
+    model = _first_arhmm(prepared, config) if config.kind == "arhmm" else _first(prepared, config, experiment, work)
+    return Finished(
+        board.generate(experiment.test_sequences, seed=TEST_SEED),
+        with_model(model, prepared, config, held_out=float("nan")),
+        read_json(result),
+    )
+
+
+def _check(path: Path, experiment: Experiment, config: Config, result: Path, work: Path) -> None:
+    if experiment.model in UNTRAINED or experiment.story:
+        raise InputError(f"{path} keeps no model.")
+    if not result.is_file():
+        raise InputError(f"{path} has not been run yet.")
+    if was_edited(read_json(result), experiment, config):
+        raise InputError(f"{path} was run with other settings than it has now.")
+    if config.kind != "arhmm" and not (work / reproduce.CHECKPOINT).is_file():
+        raise InputError(f"{path} has a result, but its working files are not in {work}.")
+
+
+def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
+    return fit_arhmm(prepared, dataclasses.replace(config, seed=0))[0].model
+
+
+def _first(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> System:
+    trained = reproduce.train_runs(prepared, config, experiment, work)
+    choice = reproduce.choose(trained, config, experiment)
+    best = choice.best[0]
+    if best is None:
+        raise InputError(f"All restarts of the first run in {work} diverged.")
+    return reproduce.final_systems(trained, choice, prepared, config, work)[best].system

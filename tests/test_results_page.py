@@ -1,0 +1,168 @@
+"""Tables of docs/results.md: what is stored stands there, and nothing else."""
+
+import json
+import sys
+
+import pytest
+from scripts import EXPERIMENTS, load_script
+
+from swerve import results
+
+page = load_script("results_page")
+EVERY_SCORE = (*results.COLUMNS, *results.MERGED.values())
+
+
+@pytest.fixture
+def experiments(tmp_path):
+    (tmp_path / "tables.toml").write_text(
+        """
+        [paper.arm]
+        slds = { frame_f1 = [81.0, 3.4] }
+        slds-merged = { frame_f1 = [90.0], switch_f1_tol5 = [70.0, 2.0] }
+        [targets]
+        arm = { frame_f1 = 94.0, switch_f1_tol5 = 85.0, success_rate = 60 }
+        """
+    )
+    return tmp_path
+
+
+def spread(mean, runs=(70.0, 72.52)):
+    return {score: {"mean": mean, "sd": 1.5, "runs": list(runs)} for score in EVERY_SCORE}
+
+
+def store(experiments, row, board="arm", mean=71.26, runs=(70.0, 72.52), **more):
+    about = {
+        "board": board,
+        "model": "snlds",
+        "row": "a | row",
+        "scores": spread(mean, runs),
+        "success_rate": 0.5,
+        "details": [{}],
+        "wall_seconds": 90.0,
+        "hardware": "cpu: cpu",
+        "commit": "0123456789",
+    }
+    path = experiments / "results" / f"{row}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(about | more))
+
+
+def cells(experiments, name="arm"):
+    lines = page.table(name, experiments).splitlines()
+    found = [[cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")] for line in lines]
+    assert {len(line) for line in found} == {len(page.HEADINGS)}
+    return found[2:]
+
+
+def test_a_row_stands_between_the_target_and_the_papers_numbers(experiments):
+    store(experiments, "arm/snlds")
+    target, ours, *paper = cells(experiments)
+    assert target == ["**target**", "to be reached", "≥ 94.0", "", "≥ 85.0", "≥ 60 %", "", "", "", ""]
+    scores = ["71.3 ± 1.5"] * 3
+    assert ours == ["`snlds`", "snlds, a / row", *scores, "50 %", "2", "1.5", "CPU", "0123456"]
+    assert [line[:5] for line in paper] == [
+        ["slds", "the paper's", "81.0 ± 3.4", "", ""],
+        ["slds-merged", "the paper's", "90.0", "", "70.0 ± 2.0"],
+    ]
+
+
+def test_training_has_its_own_time_and_hardware(experiments):
+    training = {"training_seconds": 600.0, "trained_on": "gpu: NVIDIA H200"}
+    store(experiments, "arm/snlds", details=[training, {}])
+    assert cells(experiments)[1][7:9] == ["10.0", "NVIDIA H200"]
+
+
+def test_a_single_run_has_no_spread_and_may_have_no_target(experiments):
+    store(experiments, "arm/oracle", mean=100.0, runs=[100.0], success_rate=None)
+    assert cells(experiments)[1][2:7] == ["100.0", "100.0", "100.0", "", "1"]
+
+
+def test_runs_that_diverged_are_told(experiments):
+    store(experiments, "arm/all", mean=None, runs=[None, None])
+    store(experiments, "arm/one", runs=[None, 71.0, 71.5])
+    every, one = cells(experiments)[1:3]
+    assert every[2:7] == ["diverged"] * 3 + ["50 %", "0 of 2"]
+    assert one[2] == "71.3 ± 1.5" and one[6] == "2 of 3"
+
+
+def test_scores_before_merging_stand_below_where_they_differ(experiments):
+    store(experiments, "arm/same", scores_before_merging=spread(71.26))
+    store(experiments, "arm/worse", scores_before_merging=spread(50.0))
+    lines = [line for line in cells(experiments) if line[0].startswith("`")]
+    assert [line[0] for line in lines] == ["`same`", "`worse`", "`worse`"]
+    assert lines[-1][1:3] == ["before surplus regimes were merged", "50.0 ± 1.5"]
+
+
+def test_where_the_paper_merges_with_labels_so_do_we(experiments):
+    store(experiments, "arm/slds", model="slds")
+    _, ours, merged, *_ = cells(experiments)
+    assert merged[0] == ours[0] and "joined to the true one" in merged[1]
+
+
+def test_a_board_takes_rows_of_its_own_folder_alone(experiments):
+    store(experiments, "fields/snlds", board="fields-0.02")
+    store(experiments, "fields/snlds-0.1", board="fields-0.1")
+    store(experiments, "ablation/no-gaps", board="fields-0.02")
+    rows = {name: [line[0] for line in cells(experiments, name)] for name in ("fields-0.02", "fields-0.1", "ablation")}
+    assert rows == {"fields-0.02": ["`snlds`"], "fields-0.1": ["`snlds-0.1`"], "ablation": ["`no-gaps`"]}
+
+
+def test_what_was_never_run_or_drawn_says_so(experiments):
+    assert page.table("unheard-of", experiments) == "No row has been run yet."
+    assert [line[0] for line in cells(experiments)] == ["**target**", "slds", "slds-merged"]
+    assert "Not drawn yet" in page.figure("arm", experiments, experiments)
+
+
+def test_figures_say_what_they_were_made_from(experiments):
+    docs = experiments / "docs"
+    (docs / "images").mkdir(parents=True)
+    (docs / "images" / "arm.png").touch()
+    about = {"rows": {"arm/snlds": {"commit": "0123456789"}}, "sequences": [0, 3]}
+    (docs / "images" / "arm.json").write_text(json.dumps(about))
+    assert page.figure("arm", experiments, docs).splitlines() == [
+        "![arm](images/arm.png)",
+        "",
+        "*Drawn from `arm/snlds` (commit 0123456); test sequences 0, 3.*",
+    ]
+    store(experiments, "story/default")
+    (experiments / "results" / "story" / "default.png").touch()
+    image, _, caption = page.figure("story/default", experiments, docs).splitlines()
+    assert image == "![story/default](../results/story/default.png)"
+    assert caption == "*Drawn from `story/default` (commit 0123456).*"
+
+
+def test_only_blocks_are_written(experiments):
+    store(experiments, "arm/snlds")
+    before = (
+        "# Mine\n\n<!-- table: arm -->\nedited by hand\n<!-- end -->\n\nmine\n\n<!-- table: other -->\n<!-- end -->\n"
+    )
+    after = page.written(before, experiments, experiments)
+    assert after.startswith("# Mine\n\n<!-- table: arm -->\n\n| row |")
+    assert "\n\nmine\n\n<!-- table: other -->\n\nNo row" in after and "edited by hand" not in after
+    assert page.written(after, experiments, experiments) == after
+
+
+def test_the_page_is_up_to_date_and_has_a_place_for_every_board(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
+    page.main()
+    text = page.PAGE.read_text()
+    tables = results.read_tables(EXPERIMENTS)
+    for board in {*tables.paper, *tables.targets}:
+        assert f"<!-- table: {board} -->" in text
+    for name in load_script("figures").DRAWINGS:
+        assert f"<!-- figure: {name} -->" in text
+
+
+def test_an_edited_page_fails_the_check(tmp_path, monkeypatch, capsys):
+    edited = tmp_path / "docs" / "results.md"
+    edited.parent.mkdir()
+    edited.write_text("<!-- table: reacher -->\nbetter numbers\n<!-- end -->\n")
+    monkeypatch.setattr(page, "PAGE", edited)
+    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
+    with pytest.raises(SystemExit) as stopped:
+        page.main()
+    assert stopped.value.code == 1 and "better numbers" in edited.read_text()
+    assert "out of date" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["results_page.py"])
+    page.main()
+    assert "better numbers" not in edited.read_text()
