@@ -81,7 +81,7 @@ def fit_code(
                 on_progress(end, float(error))
             if should_stop():
                 return None
-    some = places[:: -(-len(places) // FRAMES_AT_ONCE)]
+    some = places[:: max(1, len(places) // FRAMES_AT_ONCE)]
     error = _drawing_error(code, *(leaf[some[:, 0], some[:, 1]] for leaf in (frames.x, frames.observed)))
     return _whitened(eqx.tree_at(lambda c: c.error, code, error), read_codes(code.reader, frames))
 
