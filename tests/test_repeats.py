@@ -27,8 +27,17 @@ def made(prepared, folder):
     return repeats.make_repeats(prepared, CONFIG, Experiment(runs=2), folder)
 
 
-def test_runs_on_video_read_their_own_codes(prepared, tmp_path):
-    ours = made(prepared, tmp_path)
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def ours(prepared, work):
+    return made(prepared, work)
+
+
+def test_runs_on_video_read_their_own_codes(prepared, ours):
     assert np.asarray(ours.restarts.source).tolist() == [0, 1]
     assert np.asarray(ours.restarts.guide).tolist() == [1, 3]
     first, second = ours.data.frames.x
@@ -39,20 +48,19 @@ def test_runs_on_video_read_their_own_codes(prepared, tmp_path):
         np.testing.assert_array_equal(reader.linear.weight, code.reader.linear.weight)
 
 
-def test_a_stopped_row_finds_what_it_had(prepared, tmp_path, monkeypatch):
-    ours = made(prepared, tmp_path)
-    trained = repeats.train(ours, CONFIG, tmp_path)
-    system = repeats.finished(ours, 1, pick(trained.systems, 1), prepared, CONFIG, tmp_path)
+def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
+    trained = repeats.train(ours, CONFIG, work)
+    system = repeats.finished(ours, 1, pick(trained.systems, 1), prepared, CONFIG, work)
     monkeypatch.setattr(repeats, "train_on_images", lambda *_, **__: pytest.fail("trained again"))
-    again = repeats.finished(made(prepared, tmp_path), 1, pick(trained.systems, 1), prepared, CONFIG, tmp_path)
+    again = repeats.finished(made(prepared, work), 1, pick(trained.systems, 1), prepared, CONFIG, work)
     jax.tree.map(np.testing.assert_array_equal, system, again)
 
 
 def test_runs_on_numbers_share_their_frames(tmp_path):
     rng = np.random.default_rng(0)
     numbers = fitting.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
-    ours = made(numbers, tmp_path)
-    assert ours.data.frames.x.shape == (1, *numbers.training.x.shape)
-    assert np.asarray(ours.restarts.source).tolist() == [0, 0]
-    system = pick(ours.states.system, 0)
-    assert repeats.finished(ours, 0, system, numbers, CONFIG, tmp_path) is system
+    both = made(numbers, tmp_path)
+    assert both.data.frames.x.shape == (1, *numbers.training.x.shape)
+    assert np.asarray(both.restarts.source).tolist() == [0, 0]
+    system = pick(both.states.system, 0)
+    assert repeats.finished(both, 0, system, numbers, CONFIG, tmp_path) is system

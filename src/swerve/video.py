@@ -70,5 +70,7 @@ def train_on_images(
         if should_stop():
             break
         on_note(f"training on the images: step {step} of {steps}")
-        state, _ = advance(state, data, alone, steps=at_once, batch_size=config.training.batch_size)
+        state, _ = jax.block_until_ready(
+            advance(state, data, alone, steps=at_once, batch_size=config.training.batch_size)
+        )
     return state.system
