@@ -48,7 +48,7 @@ def problem(model, posterior, shape, restarts):
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal((SEQUENCES, length, channels)).cumsum(axis=1) / np.sqrt(length), jnp.float32)
     frames = Frames(x, jnp.ones(x.shape, bool), jnp.ones(x.shape[:2], bool), jnp.zeros((*x.shape[:2], 0)))
-    data = TrainingData(frames, jnp.zeros((1, *x.shape[:2], model.regimes)))
+    data = TrainingData(jax.tree.map(lambda leaf: leaf[None], frames), jnp.zeros((1, *x.shape[:2], model.regimes)))
 
     def build(key):
         return start(
@@ -60,7 +60,8 @@ def problem(model, posterior, shape, restarts):
     keys = jax.random.split(jax.random.key(0), restarts)
     states = jax.tree.map(jnp.array, jax.jit(jax.vmap(build))(keys))
     schedule = jax.tree.map(lambda v: jnp.full(restarts, v), make_schedule(Recipe(), Variant(), 10_000))
-    return states, data, Restart(schedule, keys, jnp.zeros(restarts, int))
+    first = jnp.zeros(restarts, int)
+    return states, data, Restart(schedule, keys, guide=first, source=first)
 
 
 def measure(case: dict) -> dict:

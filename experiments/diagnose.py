@@ -67,19 +67,27 @@ def train(prepared: Prepared, config: Config, starts: list[str], guides: dict[st
         schedule = make_schedule(config.recipe, variant, steps, widest_layer=config.widest_layer)
         states.append(start(system))
         restarts.append(
-            Restart(schedule, jax.random.key(100 + i), jnp.asarray(names.index(name) if name in names else 0))
+            Restart(
+                schedule,
+                jax.random.key(100 + i),
+                guide=jnp.asarray(names.index(name) if name in names else 0),
+                source=jnp.asarray(0),
+            )
         )
     began = time.perf_counter()
 
     def show(report: loop.Report) -> None:
         print(report.step, np.round(report.bounds, 2).tolist(), f"{report.steps_per_second:.1f} steps/s", flush=True)
 
+    training, validation = (
+        jax.tree.map(lambda leaf: leaf[None], part) for part in (prepared.training, prepared.validation)
+    )
     return loop.train(
         loop.Plan(steps, config.training.batch_size, max(1, steps // 8)),
         stack(states),
         stack(restarts),
-        TrainingData(prepared.training, jnp.asarray(np.stack(list(guides.values())), jnp.float32)),
-        prepared.validation,
+        TrainingData(training, jnp.asarray(np.stack(list(guides.values())), jnp.float32)),
+        validation,
         on_report=show,
         should_stop=lambda: time.perf_counter() - began > seconds,
     )

@@ -70,8 +70,8 @@ def test_an_unused_matrix_does_not_count():
 def test_a_stopped_curve_goes_on_and_looks_at_no_step_twice(tmp_path):
     looks = []
 
-    def numbers_of(system, bound, step):
-        looks.append((int(system), step))
+    def numbers_of(restart, system, bound, step):
+        looks.append((restart, int(system), step))
         return {"step": step, "bound": bound, "frame_f1": 50.0, "weight_correlation": 0.5, "nmi": 1.0}
 
     def curve_file():
@@ -81,7 +81,7 @@ def test_a_stopped_curve_goes_on_and_looks_at_no_step_twice(tmp_path):
     later = curve_file()
     later.add(10, [0, 1], [1.0, 2.0], np.array([100, 101]))
     later.add(20, [1], [3.0], np.array([201]))
-    assert looks == [(100, 10), (101, 10), (201, 20)]
+    assert looks == [(0, 100, 10), (1, 101, 10), (1, 201, 20)]
     assert [[point["step"] for point in curve] for curve in curve_file().curves.values()] == [[10], [10, 20]]
     assert set(curve_file().curves["0"][0]) == set(curves.KEPT)
 

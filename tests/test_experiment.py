@@ -59,7 +59,7 @@ def test_a_quick_row_is_the_same_row_with_less_of_everything(path):
     assert bool(less.story) == bool(experiment.story)
 
 
-def test_the_boards_of_the_issue_have_all_three_rows_and_their_targets():
+def test_every_board_has_all_three_rows_and_its_target():
     targets = {
         "reacher/{}": 94.0,
         "dubins/{}": 90.0,
@@ -69,7 +69,8 @@ def test_the_boards_of_the_issue_have_all_three_rows_and_their_targets():
     }
     for where, target in targets.items():
         chosen, config = read_row(EXPERIMENTS / f"{where.format('snlds')}.toml")
-        assert (chosen.runs, chosen.single_runs, config.training.restarts) == (5, 16, 16)
+        assert (chosen.runs, chosen.single_runs) == (5, 16)
+        assert 1 < config.training.restarts <= 16
         assert config.recipe == RECIPES["default"]
         short, paper = read_row(EXPERIMENTS / f"{where.format('snlds-paper-short')}.toml")
         assert (short.runs, paper.training.restarts, paper.recipe) == (5, 1, RECIPES["paper-short"])

@@ -1,31 +1,33 @@
 """Video from recordings to regimes: one small fit, and everything that is asked of it."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from drawing import image_errors
 from tiny import SETTINGS
 
-from swerve import api, fitting, run
+from swerve import api, fitting, run, video
+from swerve.build import with_images
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
-from swerve.imagecode import read_codes
 from swerve.objective import Knobs, regime_chain
-from swerve.training.step import evaluate, slower_for_images
+from swerve.training.loop import Report
+from swerve.training.restarts import pick
+from swerve.training.step import evaluate
 from swerve.types import Series
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 IMAGE = (6, 8)
 CONFIG = api.make_config(
-    2, settings=(*SETTINGS, "training.restarts=1", "model.state_size=4", "training.steps=40", "code.steps=100")
+    2, settings=(*SETTINGS, "model.state_size=4", "training.steps=40", "code.steps=100", "code.images_from=0.5")
 )
 
 
-def video(seed: int, frames: int = 40) -> Series:
+def recording(seed: int, frames: int = 40) -> Series:
     """A soft spot that wanders over the image, to the right in one regime and back in the other."""
     rng = np.random.default_rng(seed)
     s = (np.arange(frames) + rng.integers(20)) // 10 % 2
@@ -39,7 +41,7 @@ def video(seed: int, frames: int = 40) -> Series:
 
 @pytest.fixture(scope="module")
 def videos() -> list[Series]:
-    made = [video(seed) for seed in range(8)]
+    made = [recording(seed) for seed in range(8)]
     made[0].x[5] = np.nan
     made[1].x[7, :9] = np.nan
     return made
@@ -49,18 +51,45 @@ def videos() -> list[Series]:
 def kept(videos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "kept"
     notes: list[str] = []
-    bounds: list[float] = []
-    fitted = run.fit(
-        videos, CONFIG, out=folder, on_note=notes.append, on_report=lambda report: bounds.extend(report.bounds)
+    reports: list[Report] = []
+    fitted = run.fit(videos, CONFIG, out=folder, on_note=notes.append, on_report=reports.append)
+    return fitted, folder, notes, reports
+
+
+@pytest.fixture(scope="module")
+def prepared(videos):
+    return fitting.prepare(videos, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def code(kept, prepared):
+    return video.cached_code(
+        kept[1] / "code.safetensors", prepared.training, IMAGE, CONFIG, key=jax.random.key(CONFIG.seed)
     )
-    return fitted, folder, notes, bounds
 
 
-def test_a_fit_tells_of_its_code_and_gets_better(kept):
-    _, folder, notes, bounds = kept
+def test_a_fit_tells_of_its_code_its_restarts_and_its_images(kept):
+    _, folder, notes, reports = kept
     assert any(note.startswith("learning a code of the images: step 100 of 100") for note in notes)
     assert (folder / "code.safetensors").is_file()
-    assert bounds[-1] > bounds[0]
+    assert [report.step for report in reports] == [10, 20]
+    assert [note for note in notes if "training on" in note] == [
+        "training on the images: step 20 of 40",
+        "training on the images: step 30 of 40",
+    ]
+
+
+def test_restarts_are_models_of_codes_and_the_best_is_shown_as_one_of_images(kept):
+    report = kept[3][-1]
+    assert pick(report.systems, 0).model.reader is None
+    assert report.system.model.reader is not None
+
+
+def test_the_steps_on_images_raise_their_bound(kept, prepared):
+    fitted, _, _, reports = kept
+    before, after = (float(evaluate(one, prepared.validation).bound) for one in (reports[-1].system, fitted.model))
+    assert fitted.held_out == pytest.approx(after)
+    assert after > before
 
 
 def test_what_the_model_expects_looks_like_the_video(kept, videos):
@@ -78,32 +107,45 @@ def test_a_loaded_run_gives_the_same_labels(kept, videos):
         np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
 
 
-def test_the_code_is_learned_once(kept, videos, monkeypatch):
+def test_the_code_is_learned_once(kept, prepared, monkeypatch):
     """A run that is taken up again finds its code in the folder."""
-    _, folder, *_ = kept
-    prepared = fitting.prepare(videos, CONFIG)
-    monkeypatch.setattr(fitting, "fit_code", lambda *_, **__: pytest.fail("learned again"))
-    code = fitting.cached_code(folder / "code.safetensors", prepared, CONFIG, key=jax.random.key(0))
-    flat = (leaf.reshape(-1, 48) for leaf in prepared.training[:2])
-    assert (image_errors(code, *flat) ** 2).mean() < 0.9
-    guide = fitting.coded(prepared, code).training
-    assert guide.x.shape == (*prepared.training.valid.shape, 2)
-    np.testing.assert_array_equal(guide.x, read_codes(code, prepared.training).x)
+    monkeypatch.setattr(video, "fit_code", lambda *_, **__: pytest.fail("learned again"))
+    kept_code = kept[1] / "code.safetensors"
+    code = video.cached_code(kept_code, prepared.training, IMAGE, CONFIG, key=jax.random.key(0))
+    assert code.error < 0.95
+    numbers = fitting.coded(prepared, code).training
+    assert numbers.x.shape == (*prepared.training.valid.shape, 2)
 
 
-def test_a_start_draws_what_its_code_draws(kept, videos):
-    """Before the first step, with the code's reading as its state, the model draws what the autoencoder drew."""
-    _, folder, *_ = kept
-    prepared = fitting.prepare(videos, CONFIG)
-    code = fitting.cached_code(folder / "code.safetensors", prepared, CONFIG, key=jax.random.key(0))
-    states, _, _ = fitting.make_restarts(prepared, CONFIG, key=jax.random.key(0), cache=folder / "seeds.npz")
-    model = jax.tree.map(lambda leaf: leaf[0], states.system).model
-    frames = jax.tree.map(lambda leaf: leaf[0], prepared.training)
-    readings = model.readings(frames, model.features(frames))
-    z = jnp.concatenate([readings.x, jnp.ones_like(readings.x)], axis=1)
-    drawn = jax.vmap(model.emission.mean)(z)[:, 0]
-    expected = frames.x - image_errors(code, frames.x, frames.observed)
-    np.testing.assert_allclose(np.where(frames.observed, drawn, 0), np.where(frames.observed, expected, 0), atol=1e-4)
+def test_a_stop_while_the_code_is_learned_leaves_nothing_but_a_run_to_resume(videos, tmp_path):
+    with pytest.raises(InputError, match="Stopped while a code of the images was learned"):
+        run.fit(videos, CONFIG, out=tmp_path / "run", should_stop=lambda: True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+@jax.jit
+def read_and_embedded(model, frames):
+    readings = model.readings(frames.blanked())
+    return readings, model.features(readings)
+
+
+def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, code):
+    of_codes = pick(kept[3][-1].systems, 0)
+    of_images = with_images(of_codes, code, CONFIG.model)
+    images, codes = (pick(part.training, 0) for part in (prepared, fitting.coded(prepared, code)))
+    jax.tree.map(
+        partial(np.testing.assert_allclose, atol=1e-4),
+        read_and_embedded(of_codes.model, codes),
+        read_and_embedded(of_images.model, images),
+    )
+
+
+def test_a_model_of_images_draws_what_the_code_draws(kept, code):
+    of_codes = pick(kept[3][-1].systems, 0).model.emission
+    of_images = with_images(pick(kept[3][-1].systems, 0), code, CONFIG.model).model.emission
+    z = jnp.asarray([0.5, -1.0, 0.2, 0.1])
+    np.testing.assert_allclose(of_images.mean(z)[0], code.decoder(of_codes.mean(z)[0]), atol=1e-5)
+    np.testing.assert_allclose(of_images.noise.scale, np.full((1, 48), float(code.error)), rtol=1e-2)
 
 
 def test_missing_pixels_and_padding_may_hold_anything(kept, videos):
@@ -130,7 +172,7 @@ def test_a_missing_pixel_loses_only_its_own_term(kept, videos):
     frames = jax.tree.map(lambda leaf: leaf[2], fitting.prepare(videos, CONFIG).training)
     model = system.model
     z = jnp.zeros((40, 4))
-    features, predicted = model.features(frames), jnp.zeros((39, 2, 4))
+    features, predicted = model.features(model.readings(frames)), jnp.zeros((39, 2, 4))
     whole = model.potentials(frames, features, z, predicted).log_emission
     fewer = frames._replace(observed=frames.observed.at[4, 5].set(False))
     lost = whole - model.potentials(fewer, features, z, predicted).log_emission
@@ -145,21 +187,12 @@ def test_the_posterior_reads_codes_not_pixels(kept, videos):
     system = kept[0].model
     frames = jax.tree.map(lambda leaf: leaf[0], fitting.prepare(videos, CONFIG).training)
     assert system.posterior.gain.shape == (4, 2)
-    draw, chain, _ = regime_chain(*system, frames, Knobs(), key=jax.random.key(0))
+    draw, chain, _ = jax.jit(lambda system: regime_chain(*system, frames, Knobs(), key=jax.random.key(0)))(system)
     assert draw.z.shape == (40, 4) and chain.log_evidence.shape == (40, 2)
 
 
-def test_networks_of_images_move_slowly(kept):
-    steps = jax.tree.map(np.ones_like, kept[0].model)
-    slowed = slower_for_images(steps, 0.25)
-    for part in (slowed.model.emission.decoder, slowed.model.embedding.encoder, slowed.model.embedding.reader):
-        assert all((leaf == 0.25).all() for leaf in jax.tree.leaves(part))
-    for part in (slowed.posterior, slowed.model.dynamics, slowed.model.emission.noise):
-        assert all((leaf == 1).all() for leaf in jax.tree.leaves(part))
-
-
 def test_a_model_of_images_can_be_sampled(kept):
-    sampled = kept[0].model.model.sample(jnp.zeros((6, 0)), key=jax.random.key(0))
+    sampled = jax.jit(lambda model: model.sample(jnp.zeros((6, 0)), key=jax.random.key(0)))(kept[0].model.model)
     assert sampled.x.shape == (6, 48) and np.isfinite(sampled.x).all()
 
 

@@ -29,7 +29,7 @@ ALLOWED = {
 }
 TOP = {
     *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
-    *("boards", "story", "experiment", "results", "curves", "finished", "__init__"),
+    *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 
 

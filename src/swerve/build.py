@@ -1,15 +1,17 @@
 """The one place where names in a config become classes."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.coordconv import FEATURES
+from swerve.coordconv import CoordConvDecoder
 from swerve.errors import InputError
 from swerve.imagecode import ImageCode
 from swerve.model.dynamics import GruDynamics, LinearDynamics, MlpDynamics
-from swerve.model.embedding import ImageEmbedding, MlpEmbedding, RawEmbedding
+from swerve.model.embedding import MlpEmbedding, RawEmbedding
 from swerve.model.emission import ImageEmission, MlpEmission, starts_as_identity
 from swerve.model.initial import Initial
 from swerve.model.noise import DiagonalNoise, FullNoise, ScalarNoise
@@ -34,16 +36,12 @@ def build_system(
     stickiness,
     allowed,
     change_scale: Float[Array, " D"] | None = None,
-    code: ImageCode | None = None,
     key: Key,
 ) -> System:
-    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame.
-
-    For video `code` is what the images' networks start as, and `channels` and `change_scale` are those of the code.
-    """
+    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame."""
     model_key, posterior_key = jax.random.split(key)
     snlds = build_model(
-        model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, code=code, key=model_key
+        model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
     )
     return System(
         snlds,
@@ -53,34 +51,32 @@ def build_system(
             channels=channels,
             controls=controls,
             change_scale=jnp.ones(channels) if change_scale is None else change_scale,
-            video=code is not None,
             key=posterior_key,
         ),
     )
 
 
-def build_model(
-    config: ModelConfig,
-    *,
-    channels: int,
-    controls: int,
-    stickiness,
-    allowed,
-    code: ImageCode | None = None,
-    key: Key,
-) -> Snlds:
+def with_images(system: System, code: ImageCode, config: ModelConfig) -> System:
+    """A system of codes as one of the images themselves: it reads the codes, and draws the ones that it expects."""
+    emission, (height, width) = system.model.emission, code.decoder.image
+    assert isinstance(emission, MlpEmission)
+    noise = ScalarNoise(
+        config.regimes if config.emission_noise_per_regime else 1,
+        height * width,
+        scale=code.error,
+        floor=config.emission_noise_floor,
+    )
+    decoder = CoordConvDecoder(code.decoder.network, code.decoder.image, rectified=config.emission_rectified)
+    drawing = ImageEmission(networks=emission.networks, decoder=decoder, noise=noise)
+    return system._replace(model=dataclasses.replace(system.model, emission=drawing, reader=code.reader))
+
+
+def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
     """p(x, z, s) with fresh parameters."""
     embedding_key, dynamics_key, emission_key, switching_key, initial_key = jax.random.split(key, 5)
     K, L = config.regimes, config.state_size
     reads_u = config.dynamics_reads_u and controls > 0
-    if code is None:
-        embedding = _build_embedding(channels, config.embedding_hidden, embedding_key)
-        emission = _build_emission(config, channels, emission_key)
-        feature_size = _feature_size(channels, config.embedding_hidden)
-    else:
-        embedding = ImageEmbedding(code.encoder, code.reader, key=embedding_key)
-        emission = _build_image_emission(config, code)
-        feature_size = _image_feature_size(channels)
+    feature_size = _feature_size(channels, config.embedding_hidden)
     return Snlds(
         initial=Initial(
             K,
@@ -93,8 +89,8 @@ def build_model(
         ),
         dynamics=_build_dynamics(config, config.dynamics_reads_x * 2 * channels + reads_u * controls, dynamics_key),
         switching=_build_switching(config, feature_size, controls, stickiness, switching_key),
-        emission=emission,
-        embedding=embedding,
+        emission=_build_emission(config, channels, emission_key),
+        embedding=_build_embedding(channels, config.embedding_hidden, embedding_key),
         log_allowed=jnp.where(jnp.arange(K) < allowed, 0.0, FORBIDDEN),
         dynamics_reads_x=config.dynamics_reads_x,
         dynamics_reads_u=reads_u,
@@ -108,18 +104,16 @@ def build_posterior(
     channels: int,
     controls: int,
     change_scale: Float[Array, " D"],
-    video: bool = False,
     key: Key,
 ) -> Posterior:
-    """q(z | x) with fresh parameters. Video has one encoder, that of the model, whatever the config says."""
+    """q(z | x) with fresh parameters."""
     embedding_key, rest_key = jax.random.split(key)
-    shares = config.shares_embedding or video
-    hidden = model.embedding_hidden if shares else config.embedding_hidden
-    straight = video or starts_as_identity(model.state_size, channels, model.emission_hidden)
+    hidden = model.embedding_hidden if config.shares_embedding else config.embedding_hidden
+    straight = starts_as_identity(model.state_size, channels, model.emission_hidden)
     return Posterior(
         CELLS[config.cell],
-        embedding=None if shares else _build_embedding(channels, hidden, embedding_key),
-        feature_size=_image_feature_size(channels) if video else _feature_size(channels, hidden),
+        embedding=None if config.shares_embedding else _build_embedding(channels, hidden, embedding_key),
+        feature_size=_feature_size(channels, hidden),
         channels=channels,
         control_size=controls,
         state_size=model.state_size,
@@ -142,10 +136,6 @@ def _feature_size(channels: int, hidden: tuple[int, ...]) -> int:
     return hidden[-1] if hidden else 2 * channels
 
 
-def _image_feature_size(code_size: int) -> int:
-    return code_size + 1 + FEATURES
-
-
 def _build_emission(config: ModelConfig, channels: int, key: Key) -> MlpEmission:
     noise = NOISES[config.emission_noise](
         config.regimes if config.emission_noise_per_regime else 1,
@@ -155,19 +145,6 @@ def _build_emission(config: ModelConfig, channels: int, key: Key) -> MlpEmission
     )
     heads = config.regimes if config.emission_reads_s else 1
     return MlpEmission(heads, config.state_size, channels, config.emission_hidden, noise=noise, key=key)
-
-
-def _build_image_emission(config: ModelConfig, code: ImageCode) -> ImageEmission:
-    if config.emission_reads_s:
-        raise InputError("All regimes draw the same images: set model.emission_reads_s to false for video.")
-    height, width = code.decoder.image
-    noise = ScalarNoise(
-        config.regimes if config.emission_noise_per_regime else 1,
-        height * width,
-        scale=config.emission_noise_start,
-        floor=config.emission_noise_floor,
-    )
-    return ImageEmission(config.state_size, code.decoder, rectified=config.emission_rectified, noise=noise)
 
 
 def _build_dynamics(config: ModelConfig, context_size: int, key: Key):

@@ -114,8 +114,6 @@ class Recipe:
     staged_hold: float = 0.8
     """In place of guidance_hold where the guides count events: a bound is no judge of stages."""
     gap_rate: float = 0.02
-    pace_of_images: float = 0.1
-    """Learning rate of the networks that read and draw images, as a share of that of the others."""
     stickiness: float = 3.0
     variants: tuple[Variant, ...] = (
         Variant(),
@@ -171,19 +169,16 @@ class ArHmmConfig:
 
 @dataclass(frozen=True)
 class CodeConfig:
-    """The code of single images that video is read and drawn through; learned before anything else."""
+    """The code of single images: what a model of video is a model of, until it sees the images themselves."""
 
     size: int | None = None
-    """Numbers that stand for an image, the first coordinates of the state; half of them unless told."""
+    """Numbers that stand for an image; half as many as the state has unless told."""
     steps: int = 2000
     batch_size: int = 64
     learning_rate: float = 5e-3
-    initial_noise: float = 1.0
-    """In place of model.emission_noise_start: a pixel off its place costs little at first, then more and more."""
-    initial_scale: float = 0.1
-    """In place of posterior.initial_scale: an image tells its state almost exactly, and q starts near its code."""
-    initial_gain: float = 10.0
-    """In place of posterior.initial_gain. With dynamics noise of 0.1 to start with, q starts at the code itself."""
+    images_from: float = 0.98
+    """Share of the steps after which the chosen restart is trained on the images; with 1 it reads and draws them as the
+    code does."""
 
 
 SMALLEST = {
@@ -215,9 +210,8 @@ SMALLEST = {
     "code.steps": 0,
     "code.batch_size": 1,
     "code.learning_rate": 0.0,
-    "code.initial_noise": 0.0,
+    "code.images_from": 0.0,
     "recipe.learning_rate": 0.0,
-    "recipe.pace_of_images": 0.0,
     "recipe.clip": 0.0,
     "recipe.full_rate_width": 1,
 }
@@ -255,6 +249,8 @@ class Config:
             raise InputError(
                 f"code.size must be at most model.state_size, {self.model.state_size}, not {self.code.size}."
             )
+        if self.code.images_from > 1:
+            raise InputError(f"code.images_from is a share of the steps: at most 1, not {self.code.images_from}.")
         if min(self.arhmm.features) > 0 and max(self.arhmm.lags) == 0:
             raise InputError("arhmm.features are read from the last frame: arhmm.lags must hold at least one lag.")
 
@@ -272,17 +268,9 @@ class Config:
         return max(posterior.encoder_size, posterior.causal_size, *(size for layers in hidden for size in layers))
 
     @property
-    def video_model(self) -> ModelConfig:
-        """The model of images."""
-        return dataclasses.replace(self.model, emission_noise_start=self.code.initial_noise)
-
-    @property
-    def video_posterior(self) -> PosteriorConfig:
-        """The posterior of a model of images; one that does not follow the dynamics starts as ever."""
-        if self.posterior.start != "dynamics":
-            return self.posterior
-        own = self.code
-        return dataclasses.replace(self.posterior, initial_scale=own.initial_scale, initial_gain=own.initial_gain)
+    def steps_on_codes(self) -> int:
+        """Of all steps on video, those before the images themselves."""
+        return max(1, round(self.code.images_from * self.training.steps))
 
     def _setting(self, name: str) -> Any:
         section, _, field_name = name.partition(".")
@@ -306,7 +294,6 @@ PAPER = Recipe(
     balance=0.0,
     guidance=0.0,
     gap_rate=0.0,
-    pace_of_images=1.0,
     stickiness=0.0,
     variants=(Variant(),),
 )

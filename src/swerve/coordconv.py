@@ -53,17 +53,32 @@ class CoordConvEncoder(eqx.Module):
         return maps.reshape(FEATURES)
 
 
-class CausalConvolution(eqx.Module):
-    """y_t = A f_{t-1} + B f_t + c over a sequence of features, with zeros before the first frame."""
+class CodeReader(eqx.Module):
+    """y = W encoder(x) + b: the few numbers that stand for an image."""
 
-    layer: eqx.nn.Linear
+    encoder: CoordConvEncoder
+    linear: eqx.nn.Linear
 
-    def __init__(self, features: int, *, key: Key):
-        self.layer = eqx.nn.Linear(2 * features, features, key=key)
+    def __init__(self, size: int, image: Image, *, key: Key):
+        encoder_key, linear_key = jax.random.split(key)
+        self.encoder = CoordConvEncoder(image, key=encoder_key)
+        self.linear = eqx.nn.Linear(FEATURES, size, key=linear_key)
 
-    def __call__(self, features: Float[Array, "T F"]) -> Float[Array, "T F"]:
-        before = jnp.concatenate([jnp.zeros_like(features[:1]), features[:-1]])
-        return jax.vmap(self.layer)(jnp.concatenate([before, features], axis=1))
+    @property
+    def size(self) -> int:
+        """How many numbers stand for an image."""
+        return self.linear.weight.shape[0]
+
+    def __call__(self, x: Float[Array, " D"], observed: Bool[Array, " D"]) -> Float[Array, " C"]:
+        return self.linear(self.encoder(x, observed))
+
+    def read(
+        self, x: Float[Array, "T D"], observed: Bool[Array, "T D"]
+    ) -> tuple[Float[Array, "T C"], Bool[Array, "T C"]]:
+        """The code of every frame of a sequence, and its mask: a frame without an observed pixel is missing."""
+        seen = observed.any(axis=1, keepdims=True)
+        codes = jnp.where(seen, jax.vmap(self)(x, observed), 0.0)
+        return codes, jnp.broadcast_to(seen, codes.shape)
 
 
 class CoordConvDecoder(eqx.Module):

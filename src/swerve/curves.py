@@ -56,11 +56,11 @@ def weight_correlation(system: System) -> float | None:
 class CurveFile:
     """The curve of every restart, in a file that survives a stop: restart -> looks in the order of their steps.
 
-    `numbers_of` (system, bound, step) tells what a restart is worth. A look that a kill cut short is left out, except
-    the last one, which `finish` makes up for.
+    `numbers_of` (restart, system, bound, step) tells what a restart is worth. A look that a kill cut short is left
+    out, except the last one, which `finish` makes up for.
     """
 
-    def __init__(self, path: Path, numbers_of: Callable[[Any, float, int], Mapping[str, Any]]):
+    def __init__(self, path: Path, numbers_of: Callable[[int, Any, float, int], Mapping[str, Any]]):
         self.path, self.numbers_of = path, numbers_of
         self.curves: dict[str, list[dict[str, Any]]] = read_json(path) if path.is_file() else {}
 
@@ -79,7 +79,7 @@ class CurveFile:
         for position, (restart, bound) in enumerate(zip(alive, bounds, strict=True)):
             curve = self.curves.setdefault(str(restart), [])
             if not curve or curve[-1]["step"] < step:
-                numbers = self.numbers_of(pick(systems, position), bound, step)
+                numbers = self.numbers_of(restart, pick(systems, position), bound, step)
                 curve.append({name: numbers[name] for name in KEPT})
         write_json(self.path, self.curves)
 

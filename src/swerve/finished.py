@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swerve import boards, reproduce
+from swerve import boards, repeats, reproduce
 from swerve.arhmm import ArHmm
 from swerve.config import Config
 from swerve.data.board import Board
@@ -47,7 +47,7 @@ def _check(path: Path, experiment: Experiment, config: Config, result: Path, wor
         raise InputError(f"{path} has not been run yet.")
     if was_edited(read_json(result), experiment, config):
         raise InputError(f"{path} was run with other settings than it has now.")
-    if config.kind != "arhmm" and not (work / reproduce.CHECKPOINT).is_file():
+    if config.kind != "arhmm" and not (work / repeats.CHECKPOINT).is_file():
         raise InputError(f"{path} has a result, but its working files are not in {work}.")
 
 
@@ -56,9 +56,12 @@ def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
 
 
 def _first(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> System:
-    trained = reproduce.train_runs(prepared, config, experiment, work)
-    choice = reproduce.choose(trained, config, experiment)
+    runs = repeats.make_repeats(prepared, config, experiment, work)
+    trained = repeats.train(runs, config, work)
+    choice = repeats.choose(trained, config, experiment)
     best = choice.best[0]
     if best is None:
         raise InputError(f"All restarts of the first run in {work} diverged.")
-    return reproduce.final_systems(trained, choice, prepared, config, work)[best].system
+    systems = {restart: repeats.system_of(trained, restart) for restart in choice.standing}
+    simple = repeats.simplified(runs, systems, config, work)[best].system
+    return repeats.finished(runs, best, simple, prepared, config, work)

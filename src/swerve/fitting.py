@@ -5,27 +5,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from swerve.build import build_system
+from swerve.build import build_system, with_images
 from swerve.config import Config, Recipe, Variant
 from swerve.data.columns import drop_constant_columns, names_of
 from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames
 from swerve.errors import InputError
-from swerve.imagecode import CodeOptions, ImageCode, fit_code, read_codes
+from swerve.imagecode import ImageCode, read_codes
 from swerve.schedule import Schedule
 from swerve.seeds import Candidate, cached_guides, fit_candidates
 from swerve.training import loop
-from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.loop import Plan, Report, Rung, Trained
-from swerve.training.restarts import stack
+from swerve.training.restarts import pick, stack
 from swerve.training.step import Restart, System, TrainingData, TrainState, start
 from swerve.training.surplus import Merge, Simplified, without_surplus
 from swerve.types import Frames, Key, Series
+from swerve.video import cached_code, train_on_images
 
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 SHORTEST = 4  # frames; less than this shows no dynamics
@@ -125,26 +126,65 @@ def fit_snlds(
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Trains all restarts of an SNLDS or SLDS, chooses by the held-out bound, and merges regimes it can do without."""
+    """Trains all restarts of an SNLDS or SLDS, chooses by the held-out bound, and merges regimes it can do without.
+
+    Restarts on video are trained on codes of its images. The images themselves are for the chosen one, at the end.
+    """
     key = jax.random.key(config.seed)
+    code, numbers = None, prepared
+    if prepared.image is not None:
+        kept = None if checkpoint is None else checkpoint.with_name("code.safetensors")
+        code = cached_code(
+            kept, prepared.training, prepared.image, config, key=key, on_note=on_note, should_stop=should_stop
+        )
+        numbers = coded(prepared, code)
     seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
-    states, restarts, guides = make_restarts(prepared, config, key=key, cache=seeds, on_note=on_note)
+    made = make_restarts(numbers, config, key=key, cache=seeds)
+    training, validation = stack([(numbers.training, numbers.validation)])
+
+    def seeing(system: System) -> System:
+        return system if code is None else with_images(system, code, config.model)
+
     trained = loop.train(
-        plan_of(config),
-        states,
-        restarts,
-        TrainingData(prepared.training, guides),
-        prepared.validation,
+        plan_of(config, video=code is not None),
+        made.states,
+        made.restarts,
+        TrainingData(training, made.guides),
+        validation,
         checkpoint=checkpoint,
-        on_report=on_report,
+        on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),
         should_stop=should_stop,
     )
-    if not (trained.finished and config.training.merging):
+    if trained.finished and config.training.merging and not made.staged:
+        trained = _simplified(trained, training, validation, config, on_note, should_stop)
+    trained = dataclasses.replace(trained, system=seeing(trained.system))
+    if code is None or not trained.finished:
         return trained
+    system = train_on_images(
+        trained.system,
+        prepared.training,
+        pick(made.restarts, trained.chosen),
+        config,
+        on_note=on_note,
+        should_stop=should_stop,
+    )
+    return dataclasses.replace(trained, system=system, finished=not should_stop())
+
+
+def _simplified(
+    trained: Trained,
+    training: Frames,
+    validation: Frames,
+    config: Config,
+    on_note: Callable[[str], None],
+    should_stop: Callable[[], bool],
+) -> Trained:
     on_note("looking for regimes that the recordings do not need")
     (simplified,) = simplify(
         [trained.system],
-        prepared,
+        [0],
+        training,
+        validation,
         config,
         on_merge=lambda _, merge: on_note(in_words(merge)),
         on_call=lambda done, calls: on_note(f"trying regimes as one: {done} of {calls}"),
@@ -156,22 +196,25 @@ def fit_snlds(
 
 def simplify(
     systems: Sequence[System],
-    prepared: Prepared,
+    sources: Sequence[int],
+    training: Frames,
+    validation: Frames,
     config: Config,
     *,
     on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
     on_call: Callable[[int, int], None] = lambda done, calls: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Simplified]:
-    """Merges the regimes of trained systems as long as held-out windows allow it."""
+    """Merges the regimes of trained systems as long as held-out windows, those of each one's source, allow it."""
     plan = plan_of(config)
     calls = max(1, round(config.training.merging * plan.steps / plan.report_every))
     guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
     calm = dataclasses.replace(config.recipe, uniformity=0.0, temperature=1.0)
     return without_surplus(
         systems,
-        prepared.training,
-        prepared.validation,
+        sources,
+        training,
+        validation,
         make_schedule(calm, guided, calls * plan.report_every, widest_layer=config.widest_layer),
         calls=calls,
         steps_per_call=plan.report_every,
@@ -192,39 +235,38 @@ def in_words(merge: Merge) -> str:
     )
 
 
-def plan_of(config: Config) -> Plan:
-    """The training part of a config in the trainer's own words."""
+def plan_of(config: Config, *, video: bool = False) -> Plan:
+    """The training part of a config in the trainer's own words; of video, the steps on codes."""
     settings = config.training
+    steps = config.steps_on_codes if video else settings.steps
     rungs = tuple(Rung(rung.at, rung.keep) for rung in settings.rungs)
-    return Plan(settings.steps, settings.batch_size, min(settings.report_every, settings.steps), rungs)
+    return Plan(steps, settings.batch_size, min(settings.report_every, steps), rungs)
 
 
-def make_restarts(
-    prepared: Prepared,
-    config: Config,
-    *,
-    key: Key,
-    cache: Path | None = None,
-    on_note: Callable[[str], None] = lambda note: None,
-) -> tuple[TrainState, Restart, jax.Array]:
+class Made(NamedTuple):
+    """Restarts before their first step."""
+
+    states: TrainState
+    restarts: Restart
+    guides: Float[Array, "G N T K"]
+    staged: bool
+    """Whether the guides count events, of which a bound is no judge."""
+
+
+def make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None) -> Made:
     """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
 
     All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
-    For video, a code of its images comes first (kept beside the cache); the guides follow the code.
     """
-    code = None
-    if prepared.image is not None:
-        kept = None if cache is None else cache.with_name(f"{cache.stem.replace('seeds', 'code')}.safetensors")
-        code = cached_code(kept, prepared, config, key=key, on_note=on_note)
-        prepared = coded(prepared, code)
     with _on_cpu(prepared) as there:
-        made = _make_restarts(there, config, jax.device_get(code), key=key, cache=cache)
-    return made if jax.default_backend() == "cpu" else jax.device_put(made, jax.devices()[0])
+        made = _make_restarts(there, config, key=key, cache=cache)
+    if jax.default_backend() == "cpu":
+        return made
+    states, restarts, guides = jax.device_put(made[:3], jax.devices()[0])
+    return Made(states, restarts, guides, made.staged)
 
 
-def _make_restarts(
-    prepared: Prepared, config: Config, code: ImageCode | None, *, key: Key, cache: Path | None
-) -> tuple[TrainState, Restart, jax.Array]:
+def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None) -> Made:
     recipe, count = config.recipe, config.training.restarts
     variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
     allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
@@ -246,53 +288,25 @@ def _make_restarts(
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
         system = build_system(
-            config.model if code is None else config.video_model,
-            config.posterior if code is None else config.video_posterior,
+            config.model,
+            config.posterior,
             channels=prepared.training.x.shape[-1],
             controls=prepared.controls,
             stickiness=_or(variant.stickiness, recipe.stickiness),
             allowed=allowed[r],
             change_scale=prepared.change_scale,
-            code=code,
             key=build_key,
         )
         schedule = make_schedule(recipe, variant, config.training.steps, widest_layer=config.widest_layer)
         states.append(start(system))
-        restarts.append(Restart(schedule, train_key, jnp.asarray(guides.followed[r])))
-    return stack(states), stack(restarts), guides.preferences
-
-
-def cached_code(
-    cache: Path | None,
-    prepared: Prepared,
-    config: Config,
-    *,
-    key: Key,
-    on_note: Callable[[str], None] = lambda note: None,
-) -> ImageCode:
-    """A code of the training images, kept in a file so that an interrupted run need not learn it again."""
-    assert prepared.image is not None
-    size, image = config.code_size, prepared.image
-    if cache is not None and cache.is_file():
-        code, _ = load_tree(cache, jax.eval_shape(lambda: ImageCode(size, image, key=key)))
-        return jax.tree.map(jnp.asarray, code)
-    settings = config.code
-    options = CodeOptions(size, settings.steps, settings.batch_size, settings.learning_rate)
-
-    def tell(step: int, error: float) -> None:
-        on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
-
-    code = fit_code(prepared.training, image, options, key=key, on_progress=tell)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
-        raise InputError("The code of the images diverged: try --set code.learning_rate=1e-3.")
-    if cache is not None:
-        save_tree(cache, code, {})
-    return code
+        guide = jnp.asarray(guides.followed[r])
+        restarts.append(Restart(schedule, train_key, guide=guide, source=jnp.asarray(0)))
+    return Made(stack(states), stack(restarts), guides.preferences, guides.staged)
 
 
 def coded(prepared: Prepared, code: ImageCode) -> Prepared:
     """The same recordings with the codes of their images in place of the pixels."""
-    training, validation = (read_codes(code, part) for part in (prepared.training, prepared.validation))
+    training, validation = (read_codes(code.reader, part) for part in (prepared.training, prepared.validation))
     return dataclasses.replace(prepared, training=training, validation=validation)
 
 
@@ -320,7 +334,6 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer:
         guidance_hold=recipe.guidance_hold * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
         gap_rate=recipe.gap_rate,
-        pace_of_images=recipe.pace_of_images,
     )
     return jax.tree.map(jnp.float32, numbers)
 

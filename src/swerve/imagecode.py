@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from swerve.coordconv import FEATURES, CoordConvDecoder, CoordConvEncoder, Image
+from swerve.coordconv import CodeReader, CoordConvDecoder, Image
 from swerve.types import Frames, Key
 
 FIRST_BLUR, LAST_BLUR = 4.0, 0.3  # pixels; without blur a point that is drawn next to its place has no gradient
@@ -21,29 +21,26 @@ LAST_RATE = 1e-4
 FLATTEST = 1e-3  # of the longest axis of the codes: a shorter one is not stretched any further
 STRETCHES = 10  # compiled calls, with a report after each
 FRAMES_AT_ONCE = 4096
+IMAGES_AT_ONCE = 256  # drawn ones: they take more memory
 
 
 class ImageCode(eqx.Module):
-    """y = W encoder(x) + b, and the image decoder(y) drawn from it."""
+    """y = reader(x), and the image decoder(y) drawn from it."""
 
-    encoder: CoordConvEncoder
-    reader: eqx.nn.Linear
+    reader: CodeReader
     decoder: CoordConvDecoder
+    error: Float[Array, ""]
+    """Root mean square of what the drawings get wrong; that of standardised images without a drawing is 1."""
 
     def __init__(self, size: int, image: Image, *, key: Key):
-        encoder_key, reader_key, decoder_key = jax.random.split(key, 3)
-        self.encoder = CoordConvEncoder(image, key=encoder_key)
-        self.reader = eqx.nn.Linear(FEATURES, size, key=reader_key)
+        reader_key, decoder_key = jax.random.split(key)
+        self.reader = CodeReader(size, image, key=reader_key)
         self.decoder = CoordConvDecoder.fresh(size, image, key=decoder_key)
+        self.error = jnp.ones(())
 
-    @property
-    def size(self) -> int:
-        """How many numbers stand for an image."""
-        return self.reader.weight.shape[0]
-
-    def read(self, x: Float[Array, " D"], observed: Bool[Array, " D"]) -> Float[Array, " C"]:
-        """The code of one image."""
-        return self.reader(self.encoder(x, observed))
+    def wrong(self, x: Float[Array, " D"], observed: Bool[Array, " D"]) -> Float[Array, " D"]:
+        """x - decoder(reader(x)), zero where x was not observed."""
+        return jnp.where(observed, x - self.decoder(self.reader(x, observed)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,12 @@ def fit_code(
     *,
     key: Key,
     on_progress: Callable[[int, float], None] = lambda step, error: None,
-) -> ImageCode:
+    should_stop: Callable[[], bool] = lambda: False,
+) -> ImageCode | None:
     """Learns to draw the frames of a batch of sequences (N, T) from their codes, which end up white over them.
 
-    The target is blurred at first and sharp later. `on_progress` gets the step and the mean square error.
+    The target is blurred at first and sharp later. `on_progress` gets the step and the mean square error. None if
+    `should_stop` said so.
     """
     make_key, draw_key = jax.random.split(key)
     code = ImageCode(options.size, image, key=make_key)
@@ -80,15 +79,20 @@ def fit_code(
                 steps = jnp.arange(begin, end)
                 code, moments, error = _learn(code, moments, frames, places, steps, draw_key, options=options)
                 on_progress(end, float(error))
-    return _whitened(code, read_codes(code, frames))
+            if should_stop():
+                return None
+    some = places[:: max(1, len(places) // FRAMES_AT_ONCE)]
+    error = _drawing_error(code, *(leaf[some[:, 0], some[:, 1]] for leaf in (frames.x, frames.observed)))
+    return _whitened(eqx.tree_at(lambda c: c.error, code, error), read_codes(code.reader, frames))
 
 
-def read_codes(code: ImageCode, frames: Frames) -> Frames:
-    """The code of every frame in place of its pixels; a frame without an observed pixel is missing."""
-    N, T, D = frames.x.shape
-    flat = frames.x.reshape(-1, D), frames.observed.reshape(-1, D)
-    codes = _read_all(code, *flat).reshape(N, T, code.size)
-    return _as_frames(frames, codes, _drawn(frames))
+@jax.jit
+def read_codes(reader: CodeReader, frames: Frames) -> Frames:
+    """The codes of a batch of sequences in place of their pixels."""
+    frames = frames.blanked()
+    rows = min(len(frames.x), max(1, FRAMES_AT_ONCE // frames.x.shape[1]))
+    codes, seen = jax.lax.map(lambda one: reader.read(*one), (frames.x, frames.observed), batch_size=rows)
+    return frames._replace(x=codes, observed=seen)
 
 
 def blurred(images: Float[Array, "N D"], image: Image, width: Float[Array, ""]) -> Float[Array, "N D"]:
@@ -137,7 +141,7 @@ def _learn(
 
     def loss(code, x, observed, step):
         target = _targets(x, observed, code.decoder.image, step / options.steps)
-        drawn = jax.vmap(lambda frame, seen: code.decoder(code.read(frame, seen)))(x, observed)
+        drawn = jax.vmap(lambda frame, seen: code.decoder(code.reader(frame, seen)))(x, observed)
         return jnp.mean((drawn - target) ** 2, where=observed)
 
     def update(carry, step):
@@ -154,31 +158,33 @@ def _learn(
 
 
 @jax.jit
-def _read_all(code: ImageCode, x: Float[Array, "N D"], observed: Bool[Array, "N D"]) -> Float[Array, "N C"]:
-    return jax.lax.map(lambda frame: code.read(*frame), (x, observed), batch_size=min(FRAMES_AT_ONCE, len(x)))
+def _drawing_error(code: ImageCode, x: Float[Array, "N D"], observed: Bool[Array, "N D"]) -> Float[Array, ""]:
+    wrong = jax.lax.map(lambda frame: code.wrong(*frame), (x, observed), batch_size=min(IMAGES_AT_ONCE, len(x)))
+    return jnp.sqrt(jnp.mean(wrong**2, where=observed))
 
 
 def _whitened(code: ImageCode, codes: Frames) -> ImageCode:
     """The same pictures from codes of mean 0 and covariance 1 over these frames: y' = M (y - mean)."""
-    seen = codes.x[codes.observed[..., 0] & codes.valid]
+    seen = codes.x[codes.observed[..., 0]]
     mean = seen.mean(axis=0)
     spread, axes = jnp.linalg.eigh(jnp.atleast_2d(jnp.cov(seen.T)))
     spread = jnp.sqrt(jnp.maximum(spread, jnp.maximum(FLATTEST**2 * spread.max(), 1e-12)))
     whiten, unwhiten = (axes / spread[None]) @ axes.T, (axes * spread[None]) @ axes.T
     first = code.decoder.network.layers[0]
-    into, places = first.weight[:, : code.size], first.weight[:, code.size :]
-    assert code.reader.bias is not None and first.bias is not None
+    into, places = first.weight[:, : code.reader.size], first.weight[:, code.reader.size :]
+    read = code.reader.linear
+    assert read.bias is not None and first.bias is not None
     return eqx.tree_at(
         lambda c: (
-            c.reader.weight,
-            c.reader.bias,
+            c.reader.linear.weight,
+            c.reader.linear.bias,
             c.decoder.network.layers[0].weight,
             c.decoder.network.layers[0].bias,
         ),
         code,
         (
-            whiten @ code.reader.weight,
-            whiten @ (code.reader.bias - mean),
+            whiten @ read.weight,
+            whiten @ (read.bias - mean),
             jnp.concatenate([into @ unwhiten, places], axis=1),
             first.bias + into @ mean,
         ),
@@ -188,8 +194,3 @@ def _whitened(code: ImageCode, codes: Frames) -> ImageCode:
 def _drawn(frames: Frames) -> Bool[Array, "N T"]:
     """Frames of which at least one pixel was seen."""
     return frames.valid & frames.observed.any(axis=-1)
-
-
-def _as_frames(frames: Frames, codes: Float[Array, "N T C"], drawn: Bool[Array, "N T"]) -> Frames:
-    seen = jnp.broadcast_to(drawn[..., None], codes.shape)
-    return Frames(jnp.where(seen, codes, 0.0), seen, frames.valid, frames.u)

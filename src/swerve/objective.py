@@ -77,8 +77,8 @@ def regime_chain(
     B_t(k) = log p(x_t|z_t) + log p(z_t|z_{t-1}, s_t=k), the second term's spread over k divided by kappa.
     """
     frames = frames.blanked()
-    features = model.features(frames)
-    readings = model.readings(frames, features)
+    readings = model.readings(frames)
+    features = model.features(readings)
     draw = posterior(readings, features, _prior(model, posterior, readings), key=key)
     follows = posterior.start is Start.DYNAMICS
     predicted = draw.expected[1:] if follows else model.predicted_states(readings, draw.z)

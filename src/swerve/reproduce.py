@@ -8,19 +8,18 @@ import dataclasses
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from swerve import boards, display, results, story
 from swerve.arhmm import ArHmm
-from swerve.config import Config, merge
+from swerve.config import Config
 from swerve.curves import CurveFile, look
 from swerve.data.board import Board
 from swerve.errors import InputError
@@ -36,16 +35,22 @@ from swerve.experiment import (
     read_row,
     was_edited,
 )
-from swerve.fitting import Prepared, fit_arhmm, make_restarts, plan_of, prepare, simplify
+from swerve.fitting import Prepared, fit_arhmm, prepare
+from swerve.repeats import (
+    Repeats,
+    choose,
+    finished,
+    make_repeats,
+    restarts_of_runs,
+    simplified,
+    system_of,
+    train,
+)
 from swerve.run import with_model
-from swerve.training import loop
-from swerve.training.checkpoint import load_tree, read_json, save_tree, write_json
-from swerve.training.restarts import pick, stack
-from swerve.training.step import System, TrainingData
-from swerve.training.surplus import Merge, Simplified
+from swerve.training.checkpoint import read_json, write_json
+from swerve.training.step import System
 
 WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
-CHECKPOINT = "training.safetensors"
 SCORES = (
     *("frame_f1", "frame_f1_macro", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari"),
     *("accuracy_merged", "switch_f1_tol0_merged", "switch_f1_tol5_merged"),
@@ -58,15 +63,6 @@ class Row(NamedTuple):
 
     scores: list[Any]
     raw: list[Any] | None = None
-
-
-class Choice(NamedTuple):
-    """Which restarts a run has on the common axis and which stand for it; None where they diverged."""
-
-    begins: list[int]
-    own: list[list[int]]
-    best: list[int | None]
-    first: list[int | None]
 
 
 def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False) -> None:
@@ -163,45 +159,19 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 
 
-def train_runs(
-    prepared: Prepared,
-    config: Config,
-    experiment: Experiment,
-    work: Path,
-    *,
-    watch: Callable[[loop.Report], None] = lambda report: None,
-) -> loop.Trained:
-    """All restarts of all runs on one axis, none dropped; goes on from `work` if it was stopped."""
-    states, restarts, guides = _seeded(prepared, config, experiment, work)
-    plan = dataclasses.replace(plan_of(config), rungs=())
-    with display.stop_on_interrupt() as stop, display.training_progress(plan.steps) as show:
-
-        def report(now: loop.Report) -> None:
-            show(now)
-            watch(now)
-
-        trained = loop.train(
-            plan,
-            states,
-            restarts,
-            TrainingData(prepared.training, guides),
-            prepared.validation,
-            checkpoint=work / CHECKPOINT,
-            on_report=report,
-            should_stop=stop,
-        )
-    if not trained.finished:
-        raise InputError("Stopped; run the same command again to go on.")
-    return trained
-
-
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
-    trained, curves = _train_with_curves(prepared, config, experiment, test, work)
-    raw = {r: _score_model(system_of(trained, r), prepared, config, test) for r in trained.alive}
+    repeats = make_repeats(prepared, config, experiment, work)
+    trained, curves = _train_with_curves(repeats, prepared, config, experiment, test, work)
+    raw = {
+        r: _score_model(repeats.seeing(r, system_of(trained, r), config), prepared, config, test) for r in trained.alive
+    }
     choice = choose(trained, config, experiment)
-    simple = final_systems(trained, choice, prepared, config, work)
-    scores = {r: _score_model(one.system, prepared, config, test) for r, one in simple.items()}
+    simple = simplified(repeats, {r: system_of(trained, r) for r in choice.standing}, config, work)
+    scores = {
+        r: _score_model(finished(repeats, r, one.system, prepared, config, work), prepared, config, test)
+        for r, one in simple.items()
+    }
     bounds = trained.history.latest("bound", list(range(sum(restarts_of_runs(config, experiment)))))
     details = [
         {
@@ -223,78 +193,18 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     return rows, [timing, *details]
 
 
-def choose(trained: loop.Trained, config: Config, experiment: Experiment) -> Choice:
-    """Each run chooses among its own restarts."""
-    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
-    begins = [0, *ends[:-1]]
-    own = [[r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)]
-    best = [of_run[loop.choose(trained.history, of_run)] if of_run else None for of_run in own]
-    first = [begin if begin in trained.alive else None for begin in begins]
-    return Choice(begins, own, best, first)
-
-
-def final_systems(
-    trained: loop.Trained, choice: Choice, prepared: Prepared, config: Config, work: Path
-) -> dict[int, Simplified]:
-    """The restarts that stand for a run, without their surplus regimes."""
-    restarts = {r for r in (*choice.best, *choice.first) if r is not None}
-    return simplified({r: system_of(trained, r) for r in restarts}, prepared, config, work)
-
-
-def system_of(trained: loop.Trained, restart: int) -> System:
-    """One of the living."""
-    return pick(trained.systems, trained.alive.index(restart))
-
-
-def _train_with_curves(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+def _train_with_curves(
+    repeats: Repeats, prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path
+):
     if not experiment.curve:
-        return train_runs(prepared, config, experiment, work), {}
+        return train(repeats, config, work), {}
 
-    def numbers_of(system: System, bound: float, step: int) -> dict[str, Any]:
-        return look(system, bound, step, prepared, config, test).numbers
+    def numbers_of(restart: int, system: System, bound: float, step: int) -> dict[str, Any]:
+        return look(repeats.seeing(restart, system, config), bound, step, prepared, config, test).numbers
 
     curve_file = CurveFile(work / "curve.json", numbers_of)
-    trained = train_runs(prepared, config, experiment, work, watch=curve_file.watch)
+    trained = train(repeats, config, work, watch=curve_file.watch)
     return trained, curve_file.finish(trained)
-
-
-def simplified(systems: Mapping[int, System], prepared: Prepared, config: Config, work: Path) -> dict[int, Simplified]:
-    """Every restart without its surplus regimes; kept in `work`, so that it is done once."""
-    order = sorted(systems)
-    if not (order and config.training.merging):
-        return {restart: Simplified(system, []) for restart, system in systems.items()}
-    kept = work / "simplified.safetensors"
-    if not kept.is_file():
-        display.note(f"merging surplus regimes of {len(order)} restarts")
-        found = simplify([systems[restart] for restart in order], prepared, config)
-        merges = [[merge._asdict() for merge in one.merges] for one in found]
-        save_tree(kept, stack([one.system for one in found]), {"restarts": order, "merges": merges})
-    together, about = load_tree(kept, stack([systems[restart] for restart in order]))
-    together = jax.tree.map(jnp.asarray, together)
-    return {
-        restart: Simplified(pick(together, position), [Merge(**merge) for merge in about["merges"][position]])
-        for position, restart in enumerate(order)
-    }
-
-
-def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
-    """How many restarts every run has: beyond those that choose among several, some have but the central one."""
-    singles = max(0, experiment.single_runs - experiment.runs)
-    return [config.training.restarts] * experiment.runs + [1] * singles
-
-
-def _seeded(prepared: Prepared, config: Config, experiment: Experiment, work: Path):
-    """The restarts of all runs on one axis."""
-    parts = []
-    for seed, restarts in enumerate(restarts_of_runs(config, experiment)):
-        own = merge(config, {"training": {"restarts": restarts}})
-        seeds = work / f"seeds-{seed}.npz"
-        parts.append(make_restarts(prepared, own, key=jax.random.key(seed), cache=seeds, on_note=display.note))
-    first_guides = np.cumsum([0] + [len(guides) for _, _, guides in parts[:-1]])
-    states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part[0] for part in parts])
-    moved = [r._replace(guide=r.guide + int(o)) for (_, r, _), o in zip(parts, first_guides, strict=True)]
-    restarts = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *moved)
-    return states, restarts, jnp.concatenate([part[2] for part in parts])
 
 
 def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:

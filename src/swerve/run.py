@@ -16,7 +16,7 @@ from jaxtyping import Float
 from swerve import arhmm
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
-from swerve.build import build_system
+from swerve.build import build_system, with_images
 from swerve.config import Config, from_dict
 from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
@@ -28,7 +28,7 @@ from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
 from swerve.training.checkpoint import load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
-from swerve.types import Frames, Segmentation, Series
+from swerve.types import Frames, Key, Segmentation, Series
 
 MODEL_FILE, CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE = (
     "model.safetensors",
@@ -282,19 +282,20 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
         covariance = Covariance(config.arhmm.covariance)
         return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
     image, size = _image_of(about), config.code_size
-    return jax.eval_shape(
-        lambda key: build_system(
+
+    def build(key: Key) -> System:
+        system = build_system(
             config.model,
             config.posterior,
             channels=channels if image is None else size,
             controls=about["controls"],
             stickiness=0.0,
             allowed=config.model.regimes,
-            code=None if image is None else ImageCode(size, image, key=key),
             key=key,
-        ),
-        jax.random.key(0),
-    )
+        )
+        return system if image is None else with_images(system, ImageCode(size, image, key=key), config.model)
+
+    return jax.eval_shape(build, jax.random.key(0))
 
 
 def _image_of(about: dict[str, Any]) -> tuple[int, int] | None:

@@ -36,8 +36,6 @@ class Schedule(NamedTuple):
     guidance_release_steps: Number = 1.0
     gap_rate: Number = 0.0
     """Share of frames hidden at random in each step, so that the networks learn what a gap looks like."""
-    pace_of_images: Number = 1.0
-    """Learning rate of the networks that read and draw images, as a share of that of the others."""
 
 
 def learning_rate(schedule: Schedule, step: Int[Array, ""]) -> Float[Array, ""]:

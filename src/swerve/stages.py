@@ -32,19 +32,19 @@ def commonest_first(labels: Int[np.ndarray, "N T"]) -> Int[np.ndarray, "N T"]:
 
 
 def events_before(labels: Int[np.ndarray, "N T"]) -> Int[np.ndarray, "N T"]:
-    """How many events lie before each frame: the frame of an event still belongs to the stage that it ends."""
-    begins = _begins(labels)
-    return np.cumsum(begins, axis=1) - begins
+    """How many events, each a frame, lie before each frame: that of an event belongs to the stage that it ends."""
+    events = _events(labels)
+    return np.cumsum(events, axis=1) - events
 
 
 def divide_alike(labels: Int[np.ndarray, "N T"], regimes: int) -> bool:
     """Whether nearly all recordings have events, and few enough to count them."""
-    counts = _begins(labels).sum(axis=1)
+    counts = _events(labels).sum(axis=1)
     return bool(np.mean((counts >= 1) & (counts < regimes)) >= ALIKE)
 
 
-def _begins(labels: Int[np.ndarray, "N T"]) -> Bool[np.ndarray, "N T"]:
-    """Frames with which an event begins. Nothing comes before the first frame that it could break."""
-    event = labels == EVENT
-    event[:, 0] = False
-    return np.diff(event, axis=1, prepend=False) & event
+def _events(labels: Int[np.ndarray, "N T"]) -> Bool[np.ndarray, "N T"]:
+    """Nothing comes before the first frame that it could break."""
+    events = labels == EVENT
+    events[:, 0] = False
+    return events

@@ -9,6 +9,7 @@ from test_step import (
     BATCH,
     POISON,
     STEPS,
+    held_out,
     quick_compiles,  # noqa: F401
     same,
     toy_data,
@@ -36,7 +37,7 @@ def with_nan(state):
 def train(plan=PLAN, broken=(), poisoned=(), seeds=SEEDS, **options):
     states = [with_nan(toy_state(seed)) if seed in broken else toy_state(seed) for seed in seeds]
     restarts = [toy_restart(seed, int(POISON * (seed in poisoned)), learning_rate=0.01 * (1 + seed)) for seed in seeds]
-    return loop.train(plan, stack(states), stack(restarts), toy_data(), toy_data(1).frames, **options)
+    return loop.train(plan, stack(states), stack(restarts), toy_data(), held_out(), **options)
 
 
 def until(history, reports):

@@ -14,6 +14,7 @@ import numpy as np
 from test_step import (
     BATCH,
     STEPS,
+    held_out,
     quick_compiles,  # noqa: F401
     toy_data,
     toy_restart,
@@ -38,7 +39,7 @@ def run(checkpoint: Path, result: Path, pause: float) -> None:
         stack([toy_state(seed) for seed in SEEDS]),
         stack([toy_restart(seed) for seed in SEEDS]),
         toy_data(),
-        toy_data(1).frames,
+        held_out(),
         checkpoint=checkpoint,
         on_report=on_report,
     )

@@ -61,20 +61,29 @@ def toy_state(seed):
     return start(toy_system(jax.random.key(seed)))
 
 
-def toy_restart(seed=0, guide=CALM, **settings):
+def toy_restart(seed=0, guide=CALM, source=0, **settings):
     schedule = jax.tree.map(jnp.float32, Schedule(0.02, 0.02, warmup_steps=1.0)._replace(**settings))
-    return Restart(schedule, jax.random.key(seed), jnp.asarray(guide))
+    return Restart(schedule, jax.random.key(seed), jnp.asarray(guide), jnp.asarray(source))
 
 
-def toy_data(seed=0):
+def toy_frames(seed=0):
     """Random walks that drift up or down, the last frame of every other one padded."""
     rng = np.random.default_rng(seed)
     drift = np.repeat(rng.choice([-0.5, 0.5], size=(N, 1, 1)), T, axis=1)
     x = np.cumsum(drift + 0.05 * rng.normal(size=(N, T, D)), axis=1)
     valid = (np.arange(T) < T - 1) | (np.arange(N)[:, None] % 2 == 0)
-    frames = Frames(jnp.float32(x), jnp.ones((N, T, D), bool), jnp.asarray(valid), jnp.zeros((N, T, 0)))
+    return Frames(jnp.float32(x), jnp.ones((N, T, D), bool), jnp.asarray(valid), jnp.zeros((N, T, 0)))
+
+
+def toy_data(seeds=(0, 2)):
+    """Two sources of frames, a guide that is silent and one that is not finite."""
     guides = jnp.stack([jnp.zeros((N, T, K)), jnp.full((N, T, K), jnp.nan)])
-    return TrainingData(frames, guides)
+    return TrainingData(stack([toy_frames(seed) for seed in seeds]), guides)
+
+
+def held_out():
+    """What both sources are judged on."""
+    return toy_data((1, 3)).frames
 
 
 def leaves(tree):
@@ -93,9 +102,9 @@ def go(state, restart, times=1):
 
 
 def test_the_held_out_bound_rises():
-    before = evaluate(toy_system(jax.random.key(0)), toy_data(1).frames)
+    before = evaluate(toy_system(jax.random.key(0)), toy_frames(1))
     trained = go(toy_state(0), toy_restart(), times=20)
-    after = evaluate(trained.system, toy_data(1).frames)
+    after = evaluate(trained.system, toy_frames(1))
     assert (int(trained.step), int(trained.skipped)) == (20 * STEPS, 0)
     assert after.bound > before.bound + 0.2
     assert 1 <= after.regimes_in_use <= K
@@ -134,23 +143,30 @@ def test_the_same_shapes_compile_once():
 def test_restarts_together_equal_restarts_one_by_one():
     seeds = (0, 1)
     settings = [{}, {"learning_rate": 0.05, "gap_rate": 0.3, "balance": 0.5}]
-    restarts = [toy_restart(seed, **setting) for seed, setting in zip(seeds, settings, strict=True)]
+    restarts = [toy_restart(seed, source=seed, **setting) for seed, setting in zip(seeds, settings, strict=True)]
     one_by_one = [go(toy_state(seed), restart) for seed, restart in zip(seeds, restarts, strict=True)]
     states = stack([toy_state(seed) for seed in seeds])
     together, _ = advance_together(states, toy_data(), stack(restarts), steps=STEPS, batch_size=BATCH)
-    bounds = evaluate_together(together.system, toy_data(1).frames)
+    bounds = evaluate_together(together.system, held_out(), jnp.asarray(seeds))
     for r, alone in enumerate(one_by_one):
         close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
         jax.tree.map(close, pick(together, r), alone)
-        jax.tree.map(close, pick(bounds, r), evaluate(alone.system, toy_data(1).frames))
+        jax.tree.map(close, pick(bounds, r), evaluate(alone.system, pick(held_out(), r)))
+
+
+def test_a_restart_reads_the_frames_of_its_source_alone():
+    second = go(toy_state(0), toy_restart(source=1))
+    swapped, _ = advance(toy_state(0), toy_data((2, 0)), toy_restart(), steps=STEPS, batch_size=BATCH)
+    assert same(second, swapped)
+    assert not same(second.system, go(toy_state(0), toy_restart()).system)
 
 
 @quick_jit
 def loss_and_terms(system, data, knobs):
     keys = jax.random.split(jax.random.key(0), N)
-    guide = data.guides[CALM]
-    terms = jax.vmap(lambda f, g, k: sequence_terms(*system, f, knobs, g, key=k))(data.frames, guide, keys)
-    return batch_loss(system, data.frames, guide, knobs, keys), terms
+    frames, guide = pick(data.frames, 0), data.guides[CALM]
+    terms = jax.vmap(lambda f, g, k: sequence_terms(*system, f, knobs, g, key=k))(frames, guide, keys)
+    return batch_loss(system, frames, guide, knobs, keys), terms
 
 
 @pytest.mark.parametrize(("uniformity", "balance"), [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0)])

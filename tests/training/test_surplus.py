@@ -11,6 +11,7 @@ from swerve.build import build_system
 from swerve.config import Config, Variant
 from swerve.data.windows import to_frames
 from swerve.fitting import in_words, make_schedule
+from swerve.training.restarts import stack
 from swerve.training.step import Restart, TrainingData, Windows, advance, look_closely, start
 from swerve.training.surplus import NEVER, Merge, cheapest_merges, paired_change, shares_in_use, without_surplus
 from swerve.types import Series
@@ -39,17 +40,19 @@ def trained(frames, labels):
     system = build_system(
         SMALL.model, SMALL.posterior, channels=1, controls=0, stickiness=3.0, allowed=3, key=jax.random.key(0)
     )
-    restart = Restart(make_schedule(SMALL.recipe, Variant(), STEPS), jax.random.key(1), jnp.asarray(0))
-    guides = jnp.asarray(np.eye(3)[labels][None], jnp.float32)
-    state, _ = advance(start(system), TrainingData(frames, guides), restart, steps=STEPS, batch_size=16)
+    first = jnp.asarray(0)
+    restart = Restart(make_schedule(SMALL.recipe, Variant(), STEPS), jax.random.key(1), guide=first, source=first)
+    data = TrainingData(stack([frames]), jnp.asarray(np.eye(3)[labels][None], jnp.float32))
+    state, _ = advance(start(system), data, restart, steps=STEPS, batch_size=16)
     return state.system
 
 
 def simplified(system, training, validation, **options):
     (found,) = without_surplus(
         [system],
-        training,
-        validation,
+        [0],
+        stack([training]),
+        stack([validation]),
         make_schedule(SMALL.recipe, Variant(), STEPS),
         calls=1,
         steps_per_call=STEPS,

@@ -6,7 +6,6 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, PyTree
 
 from swerve.model.noise import AbstractNoise
-from swerve.types import Frames
 
 
 class AbstractEmbedding(eqx.Module):
@@ -14,16 +13,7 @@ class AbstractEmbedding(eqx.Module):
 
     @abstractmethod
     def __call__(self, x: Float[Array, "T D"], observed: Bool[Array, "T D"]) -> Float[Array, "T F"]:
-        """Features of every frame, from the frame itself and at most the one before."""
-
-    @property
-    @abstractmethod
-    def image_networks(self) -> tuple[eqx.Module, ...]:
-        """Parts that come trained on single images."""
-
-    @abstractmethod
-    def readings(self, frames: Frames, features: Float[Array, "T F"]) -> Frames:
-        """The few numbers of a frame that a state can be compared with: x itself, or the code of an image."""
+        """Features of every frame, from the frame itself."""
 
 
 class AbstractDynamics(eqx.Module):
@@ -60,14 +50,9 @@ class AbstractEmission(eqx.Module):
     ) -> Float[Array, "T R"]:
         """log p(x_t | z_t, [s_t = k]) of what was observed of every frame."""
 
-    @property
-    @abstractmethod
-    def image_networks(self) -> tuple[eqx.Module, ...]:
-        """Parts that come trained on single images."""
-
     @abstractmethod
     def reading(self, z: Float[Array, " L"]) -> Float[Array, "R C"]:
-        """What the embedding should read of that observation."""
+        """What is expected to be read of that observation: itself, or the code of an image."""
 
 
 class AbstractSwitching(eqx.Module):

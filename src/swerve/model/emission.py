@@ -1,4 +1,4 @@
-"""p(x_t | z_t, [s_t]): linear or perceptron, shared by the regimes or one each; or an image."""
+"""p(x_t | z_t, [s_t]): linear or perceptron, shared by the regimes or one each; or an image of that."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -50,51 +50,36 @@ class MlpEmission(AbstractEmission):
         self.noise = noise
 
     def mean(self, z):
-        return eqx.filter_vmap(lambda network: network(z))(self.networks)
+        return _of_every_head(self.networks, z)
 
     def log_prob(self, x, observed, z):
         return jax.vmap(partial(_log_prob_of_frame, self))(x, observed, z)
-
-    @property
-    def image_networks(self):
-        return ()
 
     def reading(self, z):
         return self.mean(z)
 
 
 class ImageEmission(AbstractEmission):
-    """g(z) is an image. Its decoder starts as one of codes: z = (code, the rest), and the rest draws nothing yet."""
+    """decoder(g_k(z)): the image of a code, which the same perceptrons give as in a model of codes."""
 
+    networks: Mlp
     decoder: CoordConvDecoder
     noise: AbstractNoise
-    code_size: int = eqx.field(static=True)
-
-    def __init__(self, state_size: int, decoder: CoordConvDecoder, *, rectified: bool, noise: AbstractNoise):
-        weight = decoder.network.layers[0].weight
-        code, places = weight[:, :-2], weight[:, -2:]
-        self.code_size = code.shape[1]
-        silent = jnp.zeros((len(weight), state_size - self.code_size))
-        network = eqx.tree_at(
-            lambda n: n.layers[0].weight, decoder.network, jnp.concatenate([code, silent, places], axis=1)
-        )
-        self.decoder = CoordConvDecoder(network, decoder.image, rectified=rectified)
-        self.noise = noise
 
     def mean(self, z):
-        return self.decoder(z)[None]
+        return jax.vmap(self.decoder)(self.reading(z))
 
     def log_prob(self, x, observed, z):
         # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
         drawn_again = jax.checkpoint(lambda frame: _log_prob_of_frame(self, *frame))
         return jax.lax.map(drawn_again, (x, observed, z), batch_size=IMAGES_AT_ONCE)
 
-    @property
-    def image_networks(self):
-        return (self.decoder,)
-
     def reading(self, z):
-        return z[None, : self.code_size]
+        return _of_every_head(self.networks, z)
+
+
+def _of_every_head(networks: Mlp, z: Float[Array, " L"]) -> Float[Array, "R N"]:
+    return eqx.filter_vmap(lambda network: network(z))(networks)
 
 
 def _log_prob_of_frame(

@@ -70,7 +70,7 @@ class ScalarNoise(AbstractNoise):
     size: int = eqx.field(static=True)
     floor: float = eqx.field(static=True)
 
-    def __init__(self, regimes: int, size: int, *, scale: float, floor: float):
+    def __init__(self, regimes: int, size: int, *, scale: float | Float[Array, ""], floor: float):
         self.log_scale = jnp.full((regimes,), jnp.log(scale))
         self.size = size
         self.floor = floor

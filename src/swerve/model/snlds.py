@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from swerve.coordconv import CodeReader
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
 from swerve.model.initial import Initial
 from swerve.model.switching import ConstantSwitching
@@ -52,6 +53,8 @@ class Snlds(eqx.Module):
     embedding: AbstractEmbedding
     log_allowed: Float[Array, " K"]
     """0 for a regime that may be used, FORBIDDEN for one that may not; never trained."""
+    reader: CodeReader | None = None
+    """Of images: everything but the emission sees their codes."""
     dynamics_reads_x: bool = eqx.field(static=True, default=False)
     dynamics_reads_u: bool = eqx.field(static=True, default=False)
 
@@ -77,13 +80,16 @@ class Snlds(eqx.Module):
         """log p(s_1), normalised over the allowed regimes."""
         return jax.nn.log_softmax(self.initial.regime_logits + jax.lax.stop_gradient(self.log_allowed))
 
-    def features(self, frames: Frames) -> Float[Array, "T F"]:
-        """What the switching network reads of each frame."""
-        return self.embedding(frames.x, frames.observed)
+    def readings(self, frames: Frames) -> Frames:
+        """What is read of each frame: x itself, or the code of an image."""
+        if self.reader is None:
+            return frames
+        codes, seen = self.reader.read(frames.x, frames.observed)
+        return frames._replace(x=codes, observed=seen)
 
-    def readings(self, frames: Frames, features: Float[Array, "T F"]) -> Frames:
-        """What q and the dynamics read of each frame: x itself, or the code of an image."""
-        return self.embedding.readings(frames, features)
+    def features(self, readings: Frames) -> Float[Array, "T F"]:
+        """What the switching network makes of them."""
+        return self.embedding(readings.x, readings.observed)
 
     def contexts(self, readings: Frames) -> Float[Array, "steps C"]:
         """c_t for t = 2..T: what the dynamics read besides z_{t-1}."""
@@ -104,7 +110,7 @@ class Snlds(eqx.Module):
         return _shared(self.emission.mean(z), shares)
 
     def expected_reading(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " C"]:
-        """What the embedding should read of that observation."""
+        """What is expected to be read of that observation."""
         return _shared(self.emission.reading(z), shares)
 
     def potentials(
@@ -133,31 +139,31 @@ class Snlds(eqx.Module):
         s = jax.random.categorical(regime_key, self.log_initial)
         z = self.initial.sample(s, key=state_key)
         x = self._emit(s, z, key=emit_key)
-        feature, reading = self._look(x[None])
+        feature, reading = self._look(x)
         window = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
 
         def step(carry, frame):
-            s, z, x_before, reading, window, memory = carry
+            s, z, reading, window, memory = carry
             u, key = frame
             switch_key, move_key, emit_key = jax.random.split(key, 3)
             s = jax.random.categorical(switch_key, self.switching.logits(window, z, u)[s] + self.log_allowed)
             memory, means = self.dynamics.step(memory, z, self._context(reading, jnp.ones(reading.shape, bool), u))
             z = means[s] + self.dynamics.noise.sample(s, key=move_key)
             x = self._emit(s, z, key=emit_key)
-            feature, reading = self._look(jnp.stack([x_before, x]))
+            feature, reading = self._look(x)
             window = jnp.concatenate([window[1:], feature[None]])
-            return (s, z, x, reading, window, memory), Sampled(x, z, s)
+            return (s, z, reading, window, memory), Sampled(x, z, s)
 
         keys = jax.random.split(loop_key, len(u) - 1)
-        carry = (s, z, x, reading, window, self.dynamics.initial_memory())
+        carry = (s, z, reading, window, self.dynamics.initial_memory())
         _, rest = jax.lax.scan(step, carry, (u[1:], keys))
         return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
 
-    def _look(self, x: Float[Array, "T D"]) -> tuple[Float[Array, " F"], Float[Array, " C"]]:
-        """Features and reading of the last of some fully observed frames."""
-        frames = Frames(x, jnp.ones(x.shape, bool), jnp.ones(len(x), bool), jnp.zeros((len(x), 0)))
-        features = self.features(frames)
-        return features[-1], self.readings(frames, features).x[-1]
+    def _look(self, x: Float[Array, " D"]) -> tuple[Float[Array, " F"], Float[Array, " C"]]:
+        """Features and reading of a fully observed frame."""
+        frame = Frames(x[None], jnp.ones((1, len(x)), bool), jnp.ones(1, bool), jnp.zeros((1, 0)))
+        reading = self.readings(frame)
+        return self.features(reading)[0], reading.x[0]
 
     def _context(self, x_before, observed_before, u):
         parts = [x_before, observed_before.astype(x_before.dtype)] if self.dynamics_reads_x else []

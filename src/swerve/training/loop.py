@@ -96,7 +96,7 @@ class Report:
     system: System
     """The best restart's parameters as they are now."""
     systems: System
-    """All living restarts' parameters as they are now (leading axis)."""
+    """All living restarts' parameters as they are now (leading axis); for video, those of models of codes."""
     best: int
     """Position among the living of the restart that would be chosen now."""
 
@@ -109,7 +109,7 @@ class Trained:
     chosen: int
     alive: list[int]
     systems: System
-    """All restarts that were trained to the end (leading axis)."""
+    """All restarts that were trained to the end (leading axis); for video, models of codes."""
     history: History
     finished: bool
 
@@ -149,7 +149,7 @@ def train(
         began = time.perf_counter()
         living = axis.pick(restarts, np.array(run.alive))
         run.states, log = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
-        held_out = axis.evaluate_all(run.states, validation)
+        held_out = axis.evaluate_all(run.states, validation, living.source)
         run.history.record(step, run.alive, total, held_out, log)
         elapsed = time.perf_counter() - began
         run.history.seconds += elapsed

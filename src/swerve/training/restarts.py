@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from swerve.training.step import (
     HeldOut,
@@ -51,11 +52,11 @@ def advance_all(
     )
 
 
-def evaluate_all(states: TrainState, frames: Frames) -> HeldOut:
-    """Every restart on the held-out frames."""
+def evaluate_all(states: TrainState, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
+    """Every restart on the held-out frames of its source."""
     if jax.default_backend() != "cpu":
-        return jax.device_get(evaluate_together(states.system, frames))
-    held_out = _in_turn(lambda r: evaluate(pick(states.system, r), frames), count(states))
+        return jax.device_get(evaluate_together(states.system, frames, sources))
+    held_out = _in_turn(lambda r: evaluate(pick(states.system, r), pick(frames, int(sources[r]))), count(states))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *held_out)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -36,6 +35,8 @@ class Restart(NamedTuple):
     key: Key
     guide: Int[Array, ""]
     """Which of the guides (AR-HMM responsibilities) this restart follows."""
+    source: Int[Array, ""]
+    """Which of the sources of frames it reads."""
 
 
 class TrainState(NamedTuple):
@@ -50,7 +51,10 @@ class TrainState(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """Training windows and, for every guide, a preference over regimes at every frame."""
+    """The same N training windows as each source has them, and for every guide a preference over regimes at each frame.
+
+    Recordings of numbers are one source. Of video, every code is one.
+    """
 
     frames: Frames
     guides: Float[Array, "G N T K"]
@@ -95,8 +99,9 @@ def batch_loss(
 def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: int) -> tuple[TrainState, TrainingLog]:
     """One step of Adam on a random batch; a non-finite update is skipped and counted."""
     pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
-    picked = jax.random.randint(pick_key, (batch_size,), 0, len(data.frames.x))
-    frames = hide_frames(jax.tree.map(lambda a: a[picked], data.frames), restart.schedule.gap_rate, key=gap_key)
+    picked = jax.random.randint(pick_key, (batch_size,), 0, data.guides.shape[1])
+    batch = jax.tree.map(lambda a: a[restart.source, picked], data.frames)
+    frames = hide_frames(batch, restart.schedule.gap_rate, key=gap_key)
     guide = data.guides[restart.guide, picked]
     keys = jax.random.split(draw_key, batch_size)
     bent = knobs(restart.schedule, state.step)
@@ -107,9 +112,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     shrink = jnp.minimum(1.0, restart.schedule.clip / norm)
     direction, adam = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), state.adam)
     rate = learning_rate(restart.schedule, state.step)
-    system = jax.tree.map(
-        lambda p, d: p - rate * d, state.system, slower_for_images(direction, restart.schedule.pace_of_images)
-    )
+    system = jax.tree.map(lambda p, d: p - rate * d, state.system, direction)
 
     system, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (system, adam), (state.system, state.adam)
@@ -117,16 +120,6 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     bad = (~finite).astype(jnp.int32)
     moved = TrainState(system, adam, state.step + 1, state.skipped + bad, (state.skipped_in_a_row + 1) * bad)
     return moved, log
-
-
-def slower_for_images(direction: PyTree, pace: Float[Array, ""] | float) -> PyTree:
-    """Networks of images come trained, and the others have to learn to use them first."""
-    slow = eqx.tree_at(
-        lambda m: (*m.embedding.image_networks, *m.emission.image_networks),
-        direction.model,
-        replace_fn=lambda part: jax.tree.map(lambda d: pace * d, part),
-    )
-    return direction._replace(model=slow)
 
 
 def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
@@ -217,4 +210,11 @@ def _for_every_sequence(function: Callable, frames: Frames):
 
 
 evaluate = jax.jit(_evaluate)
-evaluate_together = jax.jit(jax.vmap(_evaluate, in_axes=(0, None)))
+
+
+@jax.jit
+def evaluate_together(systems: System, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
+    """All restarts at once, each on the frames of its source."""
+    return jax.vmap(lambda system, source: _evaluate(system, jax.tree.map(lambda a: a[source], frames)))(
+        systems, sources
+    )

@@ -48,6 +48,7 @@ class Simplified(NamedTuple):
 
 class _Trial(NamedTuple):
     owner: int
+    source: int
     pair: tuple[int, int] | None
     """Kept and dropped; None for the model as it is."""
     system: System
@@ -56,6 +57,7 @@ class _Trial(NamedTuple):
 
 def without_surplus(
     systems: Sequence[System],
+    sources: Sequence[int],
     training: Frames,
     validation: Frames,
     schedule: Schedule,
@@ -71,14 +73,18 @@ def without_surplus(
     """Merges regimes of every system, one pair after the other, until each further merge would cost too much.
 
     A merge may lower the held-out bound by one standard error of the paired difference. Two regimes always stay:
-    a single one segments nothing. All systems are trained side by side. Once `should_stop` says so, what was found
-    so far is returned; with too few held-out windows, that is nothing.
+    a single one segments nothing. All systems are trained side by side, each on the frames of its source. Once
+    `should_stop` says so, what was found so far is returned; with too few held-out windows, that is nothing.
     """
     found = [Simplified(system, []) for system in systems]
-    unfinished = list(range(len(systems))) if len(validation.x) >= FEWEST_WINDOWS else []
+    unfinished = list(range(len(systems))) if validation.x.shape[1] >= FEWEST_WINDOWS else []
     size, round_number = 0, 0
     while unfinished:
-        trials = [t for owner in unfinished for t in _trials(owner, found[owner].system, training, validation)]
+        trials = [
+            trial
+            for owner in unfinished
+            for trial in _trials(owner, sources[owner], found[owner].system, training, validation)
+        ]
         if not trials:
             break
         size = max(size, len(trials))
@@ -92,7 +98,7 @@ def without_surplus(
         accepted = []
         for owner in dict.fromkeys(trial.owner for trial in trials):
             own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
-            merge, system = _judge(found[owner].system, own, validation)
+            merge, system = _judge(found[owner].system, own, axis.pick(validation, sources[owner]))
             on_merge(owner, merge)
             found[owner] = Simplified(system if merge.accepted else found[owner].system, [*found[owner].merges, merge])
             accepted += [owner] if merge.accepted else []
@@ -107,13 +113,14 @@ def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
     return np.where(share < IN_USE, 0.0, share)
 
 
-def _trials(owner: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:
+def _trials(owner: int, source: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:
     """The model as it is, and its most promising merges; nothing where there is nothing to merge."""
-    pairs = cheapest_merges(look_closely(system, validation))
+    pairs = cheapest_merges(look_closely(system, axis.pick(validation, source)))
     if not pairs:
         return []
-    labels = np.asarray(look_closely(system, training).regimes)
-    return [_Trial(owner, None, system, labels), *(_merged(owner, pair, system, labels) for pair in pairs)]
+    labels = np.asarray(look_closely(system, axis.pick(training, source)).regimes)
+    as_it_is = _Trial(owner, source, None, system, labels)
+    return [as_it_is, *(_merged(as_it_is, pair) for pair in pairs)]
 
 
 def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
@@ -132,13 +139,13 @@ def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
     return sorted(pairs, key=cost)[:PAIRS]
 
 
-def _merged(owner: int, pair: tuple[int, int], system: System, labels: Float[np.ndarray, "N T K"]) -> _Trial:
+def _merged(as_it_is: _Trial, pair: tuple[int, int]) -> _Trial:
     kept, dropped = pair
-    guide = labels.copy()
+    system, guide = as_it_is.system, as_it_is.guide.copy()
     guide[..., kept] += guide[..., dropped]
     guide[..., dropped] = 0.0
     model = eqx.tree_at(lambda m: m.log_allowed, system.model, system.model.log_allowed.at[dropped].set(FORBIDDEN))
-    return _Trial(owner, pair, system._replace(model=model), guide)
+    return as_it_is._replace(pair=pair, system=system._replace(model=model), guide=guide)
 
 
 def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Schedule, key: Key):
@@ -146,7 +153,10 @@ def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Sc
     if jax.default_backend() != "cpu":
         trials = [*trials, *[trials[-1]] * (size - len(trials))]
     keys = [jax.random.fold_in(key, trial.owner) for trial in trials]  # the same batches and noise, merged or not
-    restarts = [Restart(schedule, key, jnp.asarray(i)) for i, key in enumerate(keys)]
+    restarts = [
+        Restart(schedule, key, jnp.asarray(i), jnp.asarray(trial.source))
+        for i, (trial, key) in enumerate(zip(trials, keys, strict=True))
+    ]
     guides = jnp.stack([jnp.asarray(trial.guide) for trial in trials])
     states = axis.stack([start(trial.system) for trial in trials])
     return states, axis.stack(restarts), TrainingData(training, guides)

@@ -1,0 +1,187 @@
+"""The runs of a row: independent repeats, trained side by side on one restart axis, each on a code of its own."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from swerve import display
+from swerve.build import with_images
+from swerve.config import Config, merge
+from swerve.errors import InputError
+from swerve.experiment import Experiment
+from swerve.fitting import Prepared, coded, make_restarts, plan_of, simplify
+from swerve.imagecode import ImageCode
+from swerve.training import loop
+from swerve.training.checkpoint import load_tree, save_tree
+from swerve.training.restarts import pick, stack
+from swerve.training.step import Restart, System, TrainingData, TrainState
+from swerve.training.surplus import Merge, Simplified
+from swerve.types import Frames
+from swerve.video import cached_code, train_on_images
+
+CHECKPOINT = "training.safetensors"
+
+
+class Repeats(NamedTuple):
+    """All restarts of all runs before their first step, and what they are trained and judged on."""
+
+    states: TrainState
+    restarts: Restart
+    data: TrainingData
+    validation: Frames
+    codes: list[ImageCode]
+    """Of video, every source's; of numbers, none."""
+    staged: bool
+    """Whether all of them count events."""
+
+    def seeing(self, restart: int, system: System, config: Config) -> System:
+        """A restart ready for recordings: one of codes gets its networks of images."""
+        if not self.codes:
+            return system
+        return with_images(system, self.codes[int(self.restarts.source[restart])], config.model)
+
+
+def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
+    """How many restarts every run has: beyond those that choose among several, some have but the central one."""
+    singles = max(0, experiment.single_runs - experiment.runs)
+    return [config.training.restarts] * experiment.runs + [1] * singles
+
+
+def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> Repeats:
+    """Seeds, and for video a code, of every run; kept in `work`."""
+    counts = restarts_of_runs(config, experiment)
+    keys = [jax.random.key(seed) for seed in range(len(counts))]
+    codes: list[ImageCode] = []
+    if prepared.image is not None:
+        codes = [
+            cached_code(
+                work / f"code-{seed}.safetensors",
+                prepared.training,
+                prepared.image,
+                config,
+                key=key,
+                on_note=display.note,
+            )
+            for seed, key in enumerate(keys)
+        ]
+    sources = [coded(prepared, code) for code in codes] or [prepared]
+    made, restarts = [], []
+    first_guide = 0
+    for seed, (key, count) in enumerate(zip(keys, counts, strict=True)):
+        own = merge(config, {"training": {"restarts": count}})
+        source = seed % len(sources)
+        one = make_restarts(sources[source], own, key=key, cache=work / f"seeds-{seed}.npz")
+        restarts.append(
+            one.restarts._replace(guide=one.restarts.guide + first_guide, source=one.restarts.source + source)
+        )
+        made.append(one)
+        first_guide += len(one.guides)
+    training, validation = stack([(one.training, one.validation) for one in sources])
+    return Repeats(
+        _one_axis([one.states for one in made]),
+        _one_axis(restarts),
+        TrainingData(training, jnp.concatenate([one.guides for one in made])),
+        validation,
+        codes,
+        staged=all(one.staged for one in made),
+    )
+
+
+def _one_axis(parts: list):
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def train(
+    repeats: Repeats, config: Config, work: Path, *, watch: Callable[[loop.Report], None] = lambda report: None
+) -> loop.Trained:
+    """All restarts of all runs, none dropped; goes on from `work` if it was stopped."""
+    plan = dataclasses.replace(plan_of(config, video=bool(repeats.codes)), rungs=())
+    with display.stop_on_interrupt() as stop, display.training_progress(plan.steps) as show:
+
+        def report(now: loop.Report) -> None:
+            show(now)
+            watch(now)
+
+        trained = loop.train(
+            plan,
+            repeats.states,
+            repeats.restarts,
+            repeats.data,
+            repeats.validation,
+            checkpoint=work / CHECKPOINT,
+            on_report=report,
+            should_stop=stop,
+        )
+    if not trained.finished:
+        raise InputError("Stopped; run the same command again to go on.")
+    return trained
+
+
+class Choice(NamedTuple):
+    """Which restarts a run has on the common axis and which stand for it; None where they diverged."""
+
+    begins: list[int]
+    own: list[list[int]]
+    best: list[int | None]
+    first: list[int | None]
+
+    @property
+    def standing(self) -> list[int]:
+        """All that stand for a run, chosen or first."""
+        return sorted({restart for restart in (*self.best, *self.first) if restart is not None})
+
+
+def choose(trained: loop.Trained, config: Config, experiment: Experiment) -> Choice:
+    """Each run chooses among its own restarts."""
+    ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
+    begins = [0, *ends[:-1]]
+    own = [[r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)]
+    best = [of_run[loop.choose(trained.history, of_run)] if of_run else None for of_run in own]
+    first = [begin if begin in trained.alive else None for begin in begins]
+    return Choice(begins, own, best, first)
+
+
+def system_of(trained: loop.Trained, restart: int) -> System:
+    """One of the living."""
+    return pick(trained.systems, trained.alive.index(restart))
+
+
+def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, work: Path) -> dict[int, Simplified]:
+    """Every restart without its surplus regimes; kept in `work`, so that it is done once."""
+    order = sorted(systems)
+    if not (order and config.training.merging) or repeats.staged:
+        return {restart: Simplified(system, []) for restart, system in systems.items()}
+    kept = work / "simplified.safetensors"
+    if not kept.is_file():
+        display.note(f"merging surplus regimes of {len(order)} restarts")
+        sources = np.asarray(repeats.restarts.source)[order].tolist()
+        found = simplify(
+            [systems[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config
+        )
+        merges = [[merge._asdict() for merge in one.merges] for one in found]
+        save_tree(kept, stack([one.system for one in found]), {"restarts": order, "merges": merges})
+    together, about = load_tree(kept, stack([systems[restart] for restart in order]))
+    together = jax.tree.map(jnp.asarray, together)
+    return {
+        restart: Simplified(pick(together, position), [Merge(**merge) for merge in about["merges"][position]])
+        for position, restart in enumerate(order)
+    }
+
+
+def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared, config: Config, work: Path) -> System:
+    """A restart after its last steps, which for video are those on the images; kept in `work`."""
+    system = repeats.seeing(restart, system, config)
+    if not repeats.codes:
+        return system
+    kept = work / f"images-{restart}.safetensors"
+    if not kept.is_file():
+        display.note(f"training restart {restart} on the images")
+        own = pick(repeats.restarts, restart)
+        save_tree(kept, train_on_images(system, prepared.training, own, config), {})
+    trained, _ = load_tree(kept, system)
+    return jax.tree.map(jnp.asarray, trained)

@@ -1,0 +1,66 @@
+"""Runs side by side: on video each has its own code, and reads and draws images through it."""
+
+import jax
+import numpy as np
+import pytest
+from test_fitting import recording
+from tiny import SETTINGS
+
+from swerve import api, fitting, repeats
+from swerve.experiment import Experiment
+from swerve.imagecode import read_codes
+from swerve.training.restarts import pick
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+CONFIG = api.make_config(
+    2, settings=(*SETTINGS, "training.restarts=1", "training.steps=10", "code.steps=0", "code.images_from=1")
+)
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return fitting.prepare([recording(seed) for seed in range(5)], CONFIG)
+
+
+def made(prepared, folder):
+    return repeats.make_repeats(prepared, CONFIG, Experiment(runs=2), folder)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def ours(prepared, work):
+    return made(prepared, work)
+
+
+def test_runs_on_video_read_their_own_codes(prepared, ours):
+    assert np.asarray(ours.restarts.source).tolist() == [0, 1]
+    assert np.asarray(ours.restarts.guide).tolist() == [1, 3]
+    first, second = ours.data.frames.x
+    assert np.abs(first - second).max() > 0.1
+    for source, code in enumerate(ours.codes):
+        np.testing.assert_array_equal(pick(ours.data.frames, source).x, read_codes(code.reader, prepared.training).x)
+        reader = ours.seeing(source, pick(ours.states.system, source), CONFIG).model.reader
+        np.testing.assert_array_equal(reader.linear.weight, code.reader.linear.weight)
+
+
+def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
+    trained = repeats.train(ours, CONFIG, work)
+    system = repeats.finished(ours, 1, pick(trained.systems, 1), prepared, CONFIG, work)
+    monkeypatch.setattr(repeats, "train_on_images", lambda *_, **__: pytest.fail("trained again"))
+    again = repeats.finished(made(prepared, work), 1, pick(trained.systems, 1), prepared, CONFIG, work)
+    jax.tree.map(np.testing.assert_array_equal, system, again)
+
+
+def test_runs_on_numbers_share_their_frames(tmp_path):
+    rng = np.random.default_rng(0)
+    numbers = fitting.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
+    both = made(numbers, tmp_path)
+    assert both.data.frames.x.shape == (1, *numbers.training.x.shape)
+    assert np.asarray(both.restarts.source).tolist() == [0, 0]
+    system = pick(both.states.system, 0)
+    assert repeats.finished(both, 0, system, numbers, CONFIG, tmp_path) is system
