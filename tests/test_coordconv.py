@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from swerve.coordconv import CodeReader, CoordConvDecoder, CoordConvEncoder, pixel_coordinates
+from swerve.coordconv import CausalConvolution, CodeReader, CoordConvDecoder, CoordConvEncoder, pixel_coordinates
 from swerve.data.dubins_video import IMAGE, render
 
 ALL_SEEN = np.ones(784, bool)
@@ -59,7 +59,8 @@ def test_the_encoders_layers_are_the_tables():
         maps = jax.eval_shape(layer, maps)
         sides.append(maps.shape)
     assert sides == [(2, 28, 28), (4, 14, 14), (4, 14, 14), (8, 7, 7), (8, 1, 1)]
-    assert parameters(filled(partial(CodeReader, 2, IMAGE))) == parameters(encoder) + 2 * 8 + 2
+    convolution = 2 * 8 * 8 + 8
+    assert parameters(filled(partial(CodeReader, 2, IMAGE))) == parameters(encoder) + convolution + 2 * 8 + 2
 
 
 @pytest.mark.parametrize("image", [(28, 28), (9, 17), (1, 4)])
@@ -88,6 +89,20 @@ def test_what_a_missing_pixel_holds_does_not_matter():
     expected = features_of(encoder, zeros, ALL_SEEN)
     np.testing.assert_array_equal(features_of(encoder, gaps, observed[0]), expected)
     assert (features_of(encoder, x, ALL_SEEN) != expected).any()
+
+
+def test_the_causal_convolution_by_hand():
+    like = jax.eval_shape(lambda: CausalConvolution(2))
+    convolution = jax.tree.map(lambda leaf: RNG.normal(size=leaf.shape).astype(np.float32), like)
+    features = RNG.normal(size=(5, 2)).astype(np.float32)
+    expected = features @ convolution.present.T + np.tile(convolution.offset, (5, 1))
+    expected[1:] += features[:-1] @ convolution.past.T
+    np.testing.assert_allclose(output(convolution, features), expected, atol=1e-5)
+
+
+def test_the_convolution_starts_as_if_it_were_not_there():
+    features = RNG.normal(size=(5, 2)).astype(np.float32)
+    np.testing.assert_array_equal(output(CausalConvolution(2), features), features)
 
 
 def test_the_decoders_layers_are_the_tables():

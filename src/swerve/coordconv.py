@@ -53,15 +53,37 @@ class CoordConvEncoder(eqx.Module):
         return maps.reshape(FEATURES)
 
 
+class CausalConvolution(eqx.Module):
+    """A f_{t-1} + B f_t + c over a sequence of features, with zeros before the first frame; it starts as f_t."""
+
+    past: Float[Array, "F F"]
+    present: Float[Array, "F F"]
+    offset: Float[Array, " F"]
+
+    def __init__(self, features: int):
+        self.past = jnp.zeros((features, features))
+        self.present = jnp.eye(features)
+        self.offset = jnp.zeros(features)
+
+    def __call__(self, features: Float[Array, "T F"]) -> Float[Array, "T F"]:
+        before = jnp.concatenate([jnp.zeros_like(features[:1]), features[:-1]])
+        return before @ self.past.T + features @ self.present.T + self.offset[None]
+
+
 class CodeReader(eqx.Module):
-    """y = W encoder(x) + b: the few numbers that stand for an image."""
+    """y = W convolution(encoder(x)) + b: the few numbers that stand for an image.
+
+    Where single images are read, the convolution has no past to look at, and A stays 0.
+    """
 
     encoder: CoordConvEncoder
+    convolution: CausalConvolution
     linear: eqx.nn.Linear
 
     def __init__(self, size: int, image: Image, *, key: Key):
         encoder_key, linear_key = jax.random.split(key)
         self.encoder = CoordConvEncoder(image, key=encoder_key)
+        self.convolution = CausalConvolution(FEATURES)
         self.linear = eqx.nn.Linear(FEATURES, size, key=linear_key)
 
     @property
@@ -70,14 +92,17 @@ class CodeReader(eqx.Module):
         return self.linear.weight.shape[0]
 
     def __call__(self, x: Float[Array, " D"], observed: Bool[Array, " D"]) -> Float[Array, " C"]:
-        return self.linear(self.encoder(x, observed))
+        """The code of an image by itself."""
+        codes, _ = self.read(x[None], observed[None])
+        return codes[0]
 
     def read(
         self, x: Float[Array, "T D"], observed: Bool[Array, "T D"]
     ) -> tuple[Float[Array, "T C"], Bool[Array, "T C"]]:
         """The code of every frame of a sequence, and its mask: a frame without an observed pixel is missing."""
         seen = observed.any(axis=1, keepdims=True)
-        codes = jnp.where(seen, jax.vmap(self)(x, observed), 0.0)
+        features = jnp.where(seen, jax.vmap(self.encoder)(x, observed), 0.0)
+        codes = jnp.where(seen, jax.vmap(self.linear)(self.convolution(features)), 0.0)
         return codes, jnp.broadcast_to(seen, codes.shape)
 
 
