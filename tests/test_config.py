@@ -5,20 +5,10 @@ from dataclasses import asdict, is_dataclass, replace
 
 import pytest
 
-from swerve.config import (
-    RECIPES,
-    Config,
-    ModelConfig,
-    RungConfig,
-    TrainingConfig,
-    Variant,
-    from_dict,
-    read_toml,
-    with_kind,
-    with_recipe,
-    with_setting,
-)
+from swerve.config import Config, ModelConfig, RungConfig, TrainingConfig, Variant
 from swerve.errors import InputError
+from swerve.recipes import RECIPES, with_recipe
+from swerve.settings import from_dict, read_toml, with_kind, with_setting
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swerve import boards
-from swerve.config import RECIPES, Config, with_recipe
+from swerve.config import Config
 from swerve.errors import InputError
 from swerve.experiment import (
     QUICK_CONFIG,
@@ -21,6 +21,7 @@ from swerve.experiment import (
     read_row,
     was_edited,
 )
+from swerve.recipes import RECIPES, with_recipe
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 ROWS = sorted(EXPERIMENTS.glob("*/*.toml"))

@@ -28,7 +28,21 @@ ALLOWED = {
     "segment": {"types", "messages", "model", "posterior", "objective", "training"},
 }
 TOP = {
-    *("config", "build", "seeds", "fitting", "run", "api", "cli", "display", "reporting", "demo", "reproduce"),
+    *(
+        "config",
+        "recipes",
+        "settings",
+        "build",
+        "seeds",
+        "fitting",
+        "run",
+        "api",
+        "cli",
+        "display",
+        "reporting",
+        "demo",
+        "reproduce",
+    ),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.config import RECIPES, Config, Variant, with_setting
+from swerve.config import Config, Variant
 from swerve.fitting import make_schedule
+from swerve.recipes import RECIPES
 from swerve.schedule import Schedule, knobs, learning_rate
+from swerve.settings import with_setting
 
 
 def rate(schedule, step):

@@ -7,11 +7,12 @@ import pytest
 
 from swerve import api, arhmm, boards
 from swerve.arhmm.waves import fit_waves
-from swerve.config import Config, with_setting
+from swerve.config import Config
 from swerve.data.windows import to_frames
 from swerve.evaluation.scores import score
 from swerve.fitting import fit_arhmm, prepare
 from swerve.seeds import WORTH_BENDING, Candidate, simplest_that_pays
+from swerve.settings import with_setting
 
 
 def test_features_are_uncorrelated_with_each_other_and_with_what_a_linear_map_sees():

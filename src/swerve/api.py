@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from swerve import run
-from swerve.config import Config, with_kind, with_recipe, with_setting
+from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
+from swerve.recipes import with_recipe
 from swerve.run import DEFAULT_SAMPLES, Run
+from swerve.settings import with_kind, with_setting
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 

@@ -10,11 +10,13 @@ import typer
 
 from swerve import api, boards, demo, display, reporting, reproduce
 from swerve import run as runs
-from swerve.config import RECIPES, Config, read_toml
+from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.recipes import RECIPES
+from swerve.settings import read_toml
 from swerve.training.checkpoint import write_atomically, write_json
 from swerve.types import Segmentation, Series
 

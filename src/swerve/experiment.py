@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from swerve import boards
-from swerve.config import PARTS, Config, merge, with_kind, with_recipe
+from swerve.config import Config
 from swerve.errors import InputError
+from swerve.recipes import PARTS, with_recipe
+from swerve.settings import merge, with_kind
 
 UNTRAINED = ("oracle", "majority")
 NOT_REAL = "quick: not the real thing"

@@ -11,11 +11,12 @@ import numpy as np
 
 from swerve import display
 from swerve.build import with_images
-from swerve.config import Config, merge
+from swerve.config import Config
 from swerve.errors import InputError
 from swerve.experiment import Experiment
 from swerve.fitting import Prepared, coded, make_restarts, plan_of, simplify
 from swerve.imagecode import ImageCode
+from swerve.settings import merge
 from swerve.training import loop
 from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.restarts import pick, stack

@@ -17,7 +17,7 @@ from swerve import arhmm
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
 from swerve.build import build_system, with_images
-from swerve.config import Config, from_dict
+from swerve.config import Config
 from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
@@ -25,6 +25,7 @@ from swerve.fitting import Prepared, check_finite, fit_arhmm, fit_snlds, prepare
 from swerve.imagecode import ImageCode
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
+from swerve.settings import from_dict
 from swerve.training.checkpoint import load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from swerve import display
-from swerve.config import Config, merge
+from swerve.config import Config
 from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.fitting import Prepared, fit_snlds
 from swerve.report import figures
 from swerve.run import Run
+from swerve.settings import merge
 from swerve.training.loop import Report
 
 SWITCHES = 2  # the sequence shown has at least this many

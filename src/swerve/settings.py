@@ -1,0 +1,104 @@
+"""How settings are read, changed and written."""
+
+import dataclasses
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from swerve.config import Config
+from swerve.errors import InputError, nearest
+from swerve.recipes import with_recipe
+
+
+def with_kind(config: Config, kind: str) -> Config:
+    """The named model; a switching linear system is an SNLDS with linear parts whose switches nothing drives."""
+    kinds = get_args(get_type_hints(Config)["kind"])
+    if kind not in kinds:
+        raise InputError(f"There is no model '{kind}'{nearest(kind, kinds)}")
+    model = config.model
+    if kind == "slds":
+        model = dataclasses.replace(
+            model, dynamics="linear", emission_hidden=(), switching_reads_x=False, switching_reads_z=False
+        )
+    return dataclasses.replace(config, kind=kind, model=model)
+
+
+def with_setting(config: Config, setting: str) -> Config:
+    """`section.field=value` as on the command line; values are TOML, bare words are strings."""
+    key, separator, text = setting.partition("=")
+    if not separator:
+        raise InputError(f"A setting looks like training.steps=20000, not '{setting}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if key == "kind":
+        return with_kind(config, str(value))
+    if key == "recipe.name":
+        return with_recipe(config, str(value))
+    nested: Any = value
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return merge(config, nested)
+
+
+def read_toml(path: Path, config: Config) -> Config:
+    """The settings of a TOML file on top of a config. `recipe.name` starts from that recipe."""
+    try:
+        settings = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    except OSError as error:
+        raise InputError(f"{path} can not be read: {error.strerror}.") from None
+    recipe = settings.get("recipe", {})
+    if isinstance(recipe, dict) and "name" in recipe:
+        config = with_recipe(config, str(recipe["name"]))
+    if "kind" in settings:
+        config = with_kind(config, str(settings["kind"]))
+    return merge(config, settings)
+
+
+def merge(base: Any, settings: dict[str, Any], where: str = "") -> Any:
+    """A copy of a config dataclass with some fields changed; a wrong name or type is refused."""
+    hints = get_type_hints(type(base))
+    changed = {}
+    for name, value in settings.items():
+        if name not in hints:
+            known = [f"{where}{known}" for known in hints]
+            raise InputError(f"Unknown setting '{where}{name}'{nearest(where + name, known)}")
+        changed[name] = _convert(value, hints[name], getattr(base, name), f"{where}{name}")
+    return dataclasses.replace(base, **changed)
+
+
+def from_dict(settings: dict[str, Any]) -> Config:
+    """The inverse of dataclasses.asdict."""
+    return merge(Config(), settings)
+
+
+def _convert(value: Any, hint: Any, current: Any, where: str) -> Any:
+    origin, options = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise InputError(f"'{where}' is a section: set one of its fields, such as {where}.{fields(hint)[0].name}.")
+        return merge(current if isinstance(current, hint) else hint(), value, f"{where}.")
+    if origin is Literal:
+        if value not in options:
+            raise InputError(f"'{where}' can not be '{value}'{nearest(str(value), options)}")
+        return value
+    if origin in (Union, UnionType):
+        if value is None and NoneType in options:
+            return None
+        return _convert(value, next(o for o in options if o is not NoneType), current, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"'{where}' must be a list, not '{value}'.")
+        return tuple(_convert(item, options[0], None, where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise InputError(f"'{where}' must be of type {hint.__name__}, not '{value}'.")
+    return value
