@@ -1,26 +1,29 @@
-"""Writes the tables and figures of docs/results.md from what is stored: python experiments/results_page.py [--check]
+"""Writes the tables and figures of docs/results.md, and the summary in README.md, from what is stored.
 
-All from <!-- table: NAME --> or <!-- figure: NAME --> to <!-- end --> is written by this script, the rest by people.
-With --check nothing is written, and a page that is out of date is an error.
+    python experiments/results_page.py [--check]
+
+All from <!-- table: NAME -->, <!-- figure: NAME --> or <!-- summary: MODEL --> to <!-- end --> is written by this
+script, the rest by people. With --check nothing is written, and a page that is out of date is an error.
 """
 
 import argparse
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from swerve import results
 
 EXPERIMENTS = Path(__file__).resolve().parent
-PAGE = EXPERIMENTS.parent / "docs" / "results.md"
-BLOCK = re.compile(r"(<!-- (table|figure): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = (EXPERIMENTS.parent / "docs" / "results.md", EXPERIMENTS.parent / "README.md")
+BLOCK = re.compile(r"(<!-- (table|figure|summary): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("success", "runs", "minutes", "hardware", "commit"),
 )
+SUMMARY_HEADINGS = ("board", "frame F1", "switch F1, exact", "switch F1, ±5", "one restart", "AR-HMM, frame F1")
 DIVERGED = "diverged"
 
 Stored = Mapping[str, Any]
@@ -31,7 +34,10 @@ def written(page: str, experiments: Path, docs: Path) -> str:
 
     def block(match: re.Match) -> str:
         begin, kind, name, end = match.groups()
-        body = table(name, experiments) if kind == "table" else figure(name, experiments, docs)
+        if kind == "figure":
+            body = figure(name, experiments, docs)
+        else:
+            body = table(name, experiments) if kind == "table" else summary(name, experiments)
         return f"{begin}\n{body}\n\n{end}"
 
     return BLOCK.sub(block, page)
@@ -50,8 +56,34 @@ def table(name: str, experiments: Path) -> str:
     if not lines:
         return "No row has been run yet."
     full = [[*cells, *[""] * (len(HEADINGS) - len(cells))] for cells in lines]
-    rule = ["---", "---", *["---:"] * 6, "---", "---"]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [HEADINGS, rule, *full])
+    return as_markdown([HEADINGS, ["---", "---", *["---:"] * 6, "---", "---"], *full])
+
+
+def summary(model: str, experiments: Path) -> str:
+    """For every board with a target: the default recipe's scores, each with its target, and the best AR-HMM's."""
+    lines = []
+    for board, target in results.read_tables(experiments).targets.items():
+        rows = list(rows_of(board, experiments / "results"))
+        ours = [one for one in rows if one["model"] == model and one["config"]["recipe"]["name"] == "default"]
+        chosen = next((one for one in ours if one["row"] != results.SINGLE), None)
+        single = next((one for one in ours if one["row"] == results.SINGLE), None)
+        peers = [one["scores"]["frame_f1"] for one in rows if one["model"] == "arhmm"]
+        scores = [
+            "" if chosen is None else spread(chosen["scores"][score]) + _at_least(target, score)
+            for score in results.COLUMNS
+        ]
+        rate = "" if single is None else f"{100 * single['success_rate']:.0f} %{_at_least(target, 'success_rate')}"
+        best = spread(max(peers, key=lambda one: one["mean"])) if peers else ""
+        lines.append([board, *scores, rate, best])
+    return as_markdown([SUMMARY_HEADINGS, ["---", *["---:"] * 5], *lines])
+
+
+def _at_least(target: Mapping[str, float], score: str) -> str:
+    return f" (≥ {target[score]:g})" if score in target else ""
+
+
+def as_markdown(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def rows_of(name: str, folder: Path) -> Iterator[Stored]:
@@ -128,14 +160,15 @@ def caption(name: str, about: Stored) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args().check
-    now = PAGE.read_text()
-    new = written(now, EXPERIMENTS, PAGE.parent)
-    if check and new != now:
-        parser.exit(1, f"{PAGE.name} is out of date: run python experiments/{Path(__file__).name}\n")
-    if new != now:
-        PAGE.write_text(new)
+    for page in PAGES:
+        now = page.read_text()
+        new = written(now, EXPERIMENTS, PAGES[0].parent)
+        if check and new != now:
+            parser.exit(1, f"{page.name} is out of date: run python experiments/{Path(__file__).name}\n")
+        if new != now:
+            page.write_text(new)
 
 
 if __name__ == "__main__":

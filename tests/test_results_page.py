@@ -30,7 +30,7 @@ def spread(mean, runs=(70.0, 72.52)):
     return {score: {"mean": mean, "sd": 1.5, "runs": list(runs)} for score in EVERY_SCORE}
 
 
-def store(experiments, row, board="arm", mean=71.26, runs=(70.0, 72.52), **more):
+def store(experiments, where, board="arm", mean=71.26, runs=(70.0, 72.52), **more):
     about = {
         "board": board,
         "model": "snlds",
@@ -42,7 +42,7 @@ def store(experiments, row, board="arm", mean=71.26, runs=(70.0, 72.52), **more)
         "hardware": "cpu: cpu",
         "commit": "0123456789",
     }
-    path = experiments / "results" / f"{row}.json"
+    path = experiments / "results" / f"{where}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(about | more))
 
@@ -142,10 +142,26 @@ def test_only_blocks_are_written(experiments):
     assert page.written(after, experiments, experiments) == after
 
 
-def test_the_page_is_up_to_date_and_has_a_place_for_every_board(monkeypatch):
+def test_the_summary_has_scores_beside_targets_and_the_best_peer(experiments):
+    default = {"config": {"recipe": {"name": "default"}}}
+    store(experiments, "arm/snlds", **default)
+    store(experiments, "arm/snlds-one-restart", row=results.SINGLE, **default)
+    store(experiments, "arm/snlds-paper", mean=99.0, config={"recipe": {"name": "paper"}})
+    store(experiments, "arm/arhmm", mean=50.0, **(default | {"model": "arhmm"}))
+    store(experiments, "arm/arhmm-k2", mean=60.0, **(default | {"model": "arhmm"}))
+    *_, line = page.summary("snlds", experiments).splitlines()
+    assert line == ("| arm | 71.3 ± 1.5 (≥ 94) | 71.3 ± 1.5 | 71.3 ± 1.5 (≥ 85) | 50 % (≥ 60) | 60.0 ± 1.5 |")
+
+
+def test_the_summary_leaves_room_for_what_has_not_been_run(experiments):
+    assert page.summary("snlds", experiments).splitlines()[-1] == "| arm |  |  |  |  |  |"
+
+
+def test_the_pages_are_up_to_date_and_has_a_place_for_every_board(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
     page.main()
-    text = page.PAGE.read_text()
+    text = page.PAGES[0].read_text()
+    assert "<!-- summary: snlds -->" in page.PAGES[1].read_text()
     tables = results.read_tables(EXPERIMENTS)
     for board in {*tables.paper, *tables.targets}:
         assert f"<!-- table: {board} -->" in text
@@ -157,7 +173,7 @@ def test_an_edited_page_fails_the_check(tmp_path, monkeypatch, capsys):
     edited = tmp_path / "docs" / "results.md"
     edited.parent.mkdir()
     edited.write_text("<!-- table: reacher -->\nbetter numbers\n<!-- end -->\n")
-    monkeypatch.setattr(page, "PAGE", edited)
+    monkeypatch.setattr(page, "PAGES", (edited,))
     monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
     with pytest.raises(SystemExit) as stopped:
         page.main()

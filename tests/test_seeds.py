@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from swerve import seeds
+from swerve import boards, seeds
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data import bouncing_ball, dubins
 from swerve.fitting import prepare
@@ -32,6 +32,25 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     four, eight = [candidate(4, 3.5, BRIEF)], [candidate(8, 3.0, SHORT), candidate(8, 2.9, LONG)]
     ranked = most_trustworthy_first(eight + four + one + two)
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
+
+
+def test_the_length_of_every_frames_segment():
+    labels = np.array([[0, 0, 1, 0, -1], [0, 0, 0, 2, 2]])
+    assert seeds.segment_lengths(labels).tolist() == [[2, 2, 1, 1, 1], [3, 3, 3, 2, 2]]
+
+
+def test_guides_are_silent_about_segments_shorter_than_their_lags():
+    paths = boards.find("dubins-positions-0.01").generate(60, seed=5)
+    config = dataclasses.replace(Config(), training=TrainingConfig(window=100))
+    prepared = prepare(paths.series(), config)
+    arhmm = ArHmmConfig(lags=(4,), features=(0,), restarts=1)
+    guides = seeds.guides_for(
+        [3], prepared.training, prepared.validation, arhmm, regimes=3, key=jax.random.key(0)
+    ).preferences[1]
+    speaks = np.asarray(guides.sum(axis=-1) > 0.5)
+    lengths = seeds.segment_lengths(np.where(speaks, np.asarray(guides).argmax(axis=-1), -1))
+    assert 0 < np.mean(~speaks) < 0.2
+    assert lengths[speaks].min() >= 4
 
 
 def test_a_regime_that_hardly_occurs_says_nothing_about_lags():

@@ -223,13 +223,26 @@ def guides_for(
             stages = [jax.nn.one_hot(np.minimum(passed, (count or regimes) - 1), regimes) for count in wanted]
             return Guides(jnp.stack([silence, *stages]), list(range(1, len(wanted) + 1)), staged=True)
     turns = {count: itertools.cycle(fits) for count, fits in found.items() if fits}
-    models = [next(turns[count]).model for count in wanted if count in turns]
+    chosen = [next(turns[count]) for count in wanted if count in turns]
     numbers = itertools.count(1)
     return Guides(
-        jnp.stack([silence, *(_widened(responsibilities(model, training), regimes) for model in models)]),
+        jnp.stack([silence, *(_widened(_lasting(one, training), regimes) for one in chosen)]),
         [next(numbers) if count in turns else 0 for count in wanted],
         staged=False,
     )
+
+
+def _lasting(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
+    """Its responsibilities, but silence about segments shorter than the lags it reads (docs/decisions/0013)."""
+    lasts = segment_lengths(labels_of(candidate.model, frames)) >= candidate.lags
+    return jnp.where(lasts[..., None], responsibilities(candidate.model, frames), 0.0)
+
+
+def segment_lengths(labels: Int[np.ndarray, "N T"]) -> Int[np.ndarray, "N T"]:
+    """How many frames the segment of each frame has."""
+    begins = np.diff(labels, axis=1, prepend=labels.min() - 1) != 0
+    segments = np.cumsum(begins.ravel()) - 1
+    return np.bincount(segments)[segments].reshape(labels.shape)
 
 
 def _widened(probabilities: Float[Array, "N T k"], regimes: int) -> Float[Array, "N T K"]:
