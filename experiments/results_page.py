@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from swerve import results
+from swerve.experiment import read_row, was_edited
 
 EXPERIMENTS = Path(__file__).resolve().parent
 PAGES = (EXPERIMENTS.parent / "docs" / "results.md", EXPERIMENTS.parent / "README.md")
@@ -24,7 +25,7 @@ HEADINGS = (
     *("success", "runs", "minutes", "hardware", "commit"),
 )
 SUMMARY_HEADINGS = ("board", "frame F1", "switch F1, exact", "switch F1, ±5", "one restart", "AR-HMM, frame F1")
-DIVERGED = "diverged"
+DIVERGED, OTHER_SETTINGS = "diverged", "run with other settings than it has now"
 
 Stored = Mapping[str, Any]
 
@@ -67,7 +68,7 @@ def summary(model: str, experiments: Path) -> str:
         ours = [one for one in rows if one["model"] == model and one["config"]["recipe"]["name"] == "default"]
         chosen = next((one for one in ours if one["row"] != results.SINGLE), None)
         single = next((one for one in ours if one["row"] == results.SINGLE), None)
-        peers = [one["scores"]["frame_f1"] for one in rows if one["model"] == "arhmm"]
+        peers = [one["scores"]["frame_f1"] for one in rows if one["model"] == "arhmm" and same_regimes(one, chosen)]
         scores = [
             "" if chosen is None else spread(chosen["scores"][score]) + _at_least(target, score)
             for score in results.COLUMNS
@@ -76,6 +77,10 @@ def summary(model: str, experiments: Path) -> str:
         best = spread(max(peers, key=lambda one: one["mean"])) if peers else ""
         lines.append([board, *scores, rate, best])
     return as_markdown([SUMMARY_HEADINGS, ["---", *["---:"] * 5], *lines])
+
+
+def same_regimes(one: Stored, other: Stored | None) -> bool:
+    return other is None or one["config"]["model"]["regimes"] == other["config"]["model"]["regimes"]
 
 
 def _at_least(target: Mapping[str, float], score: str) -> str:
@@ -91,18 +96,30 @@ def rows_of(name: str, folder: Path) -> Iterator[Stored]:
         for stored in sorted(results.read_stored(rows), key=lambda one: one["file"]):
             about_the_board = stored["board"] == name and name.startswith(rows.name)
             if rows.name == name or about_the_board:
-                yield stored
+                yield {**stored, "outdated": outdated(stored, folder.parent / rows.name)}
+
+
+def outdated(stored: Stored, rows: Path) -> bool:
+    """Whether a row has other settings now than when it was run."""
+    path = rows / f"{stored['file'].removesuffix('-one-restart')}.toml"
+    return path.is_file() and was_edited(stored, *read_row(path))
 
 
 def target_cells(target: Mapping[str, float]) -> list[str]:
     scores = [f"≥ {target[score]:.1f}" if score in target else "" for score in results.COLUMNS]
-    return ["**target**", "to be reached", *scores, f"≥ {target['success_rate']:.0f} %"]
+    return [
+        "**target**",
+        "to be reached",
+        *scores,
+        f"≥ {target['success_rate']:.0f} %" if "success_rate" in target else "",
+    ]
 
 
 def row_cells(stored: Stored, paper: Mapping[str, Any]) -> Iterator[list[str]]:
     """The row, and where they differ or the paper has it: before merging, and merged with the help of labels."""
     scores, name = stored["scores"], f"`{stored['file']}`"
-    yield [name, f"{stored['model']}, {stored['row']}".replace("|", "\\|"), *score_cells(scores), *run_cells(stored)]
+    what = f"{stored['model']}, {stored['row']}{'; ' + OTHER_SETTINGS if stored['outdated'] else ''}"
+    yield [name, what.replace("|", "\\|"), *score_cells(scores), *run_cells(stored)]
     before = stored.get("scores_before_merging", scores)
     if score_cells(before) != score_cells(scores):
         yield [name, results.EXPLAINED[results.RAW], *score_cells(before)]

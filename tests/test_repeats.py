@@ -9,7 +9,9 @@ from tiny import SETTINGS
 from swerve import api, fitting, repeats
 from swerve.experiment import Experiment
 from swerve.imagecode import read_codes
+from swerve.settings import merge as merged
 from swerve.training.restarts import pick
+from swerve.training.surplus import Merge, Simplified
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -64,3 +66,14 @@ def test_runs_on_numbers_share_their_frames(tmp_path):
     assert np.asarray(both.restarts.source).tolist() == [0, 0]
     system = pick(both.states.system, 0)
     assert repeats.finished(both, 0, system, numbers, CONFIG, tmp_path) is system
+
+
+def test_runs_that_count_events_are_never_merged(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    numbers = fitting.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
+    both = made(numbers, tmp_path)._replace(staged=[True, False])
+    systems = {restart: pick(both.states.system, restart) for restart in (0, 1)}
+    merge = Merge(0, 1, 0.5, 0.1, accepted=True)
+    monkeypatch.setattr(repeats, "simplify", lambda given, *_: [Simplified(one, [merge]) for one in given])
+    found = repeats.simplified(both, systems, merged(CONFIG, {"training": {"merging": 0.5}}), tmp_path)
+    assert {restart: one.merges for restart, one in found.items()} == {0: [], 1: [merge]}

@@ -1,5 +1,6 @@
 """Tables of docs/results.md: what is stored stands there, and nothing else."""
 
+import dataclasses
 import json
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from scripts import EXPERIMENTS, load_script
 
 from swerve import results
+from swerve.experiment import TEST_SEED, TRAINING_SEED, read_row
 
 page = load_script("results_page")
 EVERY_SCORE = (*results.COLUMNS, *results.MERGED.values())
@@ -143,18 +145,32 @@ def test_only_blocks_are_written(experiments):
 
 
 def test_the_summary_has_scores_beside_targets_and_the_best_peer(experiments):
-    default = {"config": {"recipe": {"name": "default"}}}
+    default = {"config": {"recipe": {"name": "default"}, "model": {"regimes": 3}}}
     store(experiments, "arm/snlds", **default)
     store(experiments, "arm/snlds-one-restart", row=results.SINGLE, **default)
     store(experiments, "arm/snlds-paper", mean=99.0, config={"recipe": {"name": "paper"}})
+    store(experiments, "arm/arhmm-told", mean=90.0, model="arhmm", config={"model": {"regimes": 2}})
     store(experiments, "arm/arhmm", mean=50.0, **(default | {"model": "arhmm"}))
-    store(experiments, "arm/arhmm-k2", mean=60.0, **(default | {"model": "arhmm"}))
+    store(experiments, "arm/arhmm-2-lags", mean=60.0, **(default | {"model": "arhmm"}))
     *_, line = page.summary("snlds", experiments).splitlines()
     assert line == ("| arm | 71.3 ± 1.5 (≥ 94) | 71.3 ± 1.5 | 71.3 ± 1.5 (≥ 85) | 50 % (≥ 60) | 60.0 ± 1.5 |")
 
 
 def test_the_summary_leaves_room_for_what_has_not_been_run(experiments):
     assert page.summary("snlds", experiments).splitlines()[-1] == "| arm |  |  |  |  |  |"
+
+
+def test_a_row_whose_settings_have_changed_says_so(experiments):
+    path = experiments / "arm" / "snlds.toml"
+    path.parent.mkdir()
+    path.write_text('[experiment]\nboard = "bouncing-ball"\n')
+    experiment, config = read_row(path)
+    seeds = {"training": TRAINING_SEED, "test": TEST_SEED}
+    settings = {"experiment": dataclasses.asdict(experiment), "config": dataclasses.asdict(config), "seeds": seeds}
+    store(experiments, "arm/snlds", **settings)
+    assert page.OTHER_SETTINGS not in page.table("arm", experiments)
+    path.write_text('[experiment]\nboard = "bouncing-ball"\nruns = 7\n')
+    assert page.OTHER_SETTINGS in page.table("arm", experiments)
 
 
 def test_the_pages_are_up_to_date_and_has_a_place_for_every_board(monkeypatch):

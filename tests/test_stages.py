@@ -5,14 +5,16 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from tiny import SETTINGS
 
-from swerve import seeds
+from swerve import api, fitting, seeds
 from swerve.config import ArHmmConfig, Config, ModelConfig, TrainingConfig
 from swerve.data import bouncing_ball, reacher
 from swerve.data.windows import split_validation
 from swerve.evaluation.scores import score
 from swerve.fitting import make_restarts, prepare
-from swerve.stages import commonest_first, divide_alike, events_before, striking_changes
+from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
+from swerve.training.surplus import Simplified
 from swerve.types import Frames
 
 
@@ -62,7 +64,7 @@ def arm():
 def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
     guides, found = guided(arm, regimes=5, whole=True)
     assert guides.staged
-    assert guides.followed == [1, 2]
+    assert guides.followed == [1, 1]
     assert found["frame_f1"] > 99
     assert found["switch_f1_tol0"] > 99
 
@@ -102,9 +104,21 @@ def test_where_there_are_stages_every_restart_follows_them_to_the_end(arm):
     made = make_restarts(prepare(arm.series(), config), config, key=jax.random.key(0))
     restarts = made.restarts
     assert made.staged
-    assert restarts.guide.tolist() == [1, 2, 3, 4]
+    assert restarts.guide.tolist() == [1, 1, 1, 1]
+    assert (made.states.system.model.log_allowed == 0).all()
     assert restarts.schedule.guidance.tolist() == [config.recipe.guidance] * 4
     assert restarts.schedule.guidance_hold.tolist() == pytest.approx([100 * config.recipe.staged_hold] * 4)
+
+
+def test_the_ends_of_recordings_that_are_held_out_are_not_whole(arm):
+    config = dataclasses.replace(Config(), training=TrainingConfig(window=50))
+    assert prepare(arm.series()[:5], config).whole
+    assert not prepare(arm.series()[:4], config).whole
+
+
+@pytest.mark.parametrize(("event", "single"), [([1], True), ([1, 1, 1], False)])
+def test_events_last_about_a_frame(event, single):
+    assert single_frames(np.array([[0, 0, *event, 0, 0, *event, 0]] * 3)) is single
 
 
 def test_windows_are_whole_unless_a_recording_is_longer(arm):
@@ -114,3 +128,17 @@ def test_windows_are_whole_unless_a_recording_is_longer(arm):
 
     assert is_whole(50)
     assert not is_whole(40)
+
+
+@pytest.mark.parametrize("staged", [True, False])
+def test_stages_are_not_merged(staged, monkeypatch):
+    walks = np.random.default_rng(0).normal(size=(12, 40, 2)).cumsum(axis=1)
+    config = api.make_config(2, settings=(*SETTINGS, "training.restarts=1", "training.merging=0.5"))
+    make = fitting.make_restarts
+    monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(staged=staged))
+    asked = []
+    monkeypatch.setattr(fitting, "simplify", lambda given, *_, **__: asked.append(1) or [Simplified(given[0], [])])
+    notes = []
+    fitting.fit_snlds(prepare(api.to_series(walks), config), config, on_note=notes.append)
+    assert bool(asked) is not staged
+    assert any("count these events" in note for note in notes) is staged

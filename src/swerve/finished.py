@@ -25,7 +25,7 @@ class Finished(NamedTuple):
 
 
 def load(path: Path) -> Finished:
-    """Reads a row's working files; nothing is trained, except AR-HMMs, which are quickly fitted again."""
+    """Reads a row's working files; what is missing there, and any AR-HMM, is fitted again."""
     experiment, config = read_row(path)
     result = path.parents[1] / "results" / path.parent.name / f"{path.stem}.json"
     work = reproduce.work_folder(path, experiment, config, reproduce.WORK)

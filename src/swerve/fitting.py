@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from swerve.build import build_system, with_images
 from swerve.config import Config, Recipe, Variant
 from swerve.data.columns import drop_constant_columns, names_of
-from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames
+from swerve.data.windows import Standardizer, cut_windows, split_validation, splits_by_recording, to_frames
 from swerve.errors import InputError
 from swerve.imagecode import ImageCode, read_codes
 from swerve.schedule import Schedule
@@ -87,7 +87,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         columns=names_of(kept[0]),
         dropped=dropped,
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
-        whole=all(len(one) <= length for one in kept),
+        whole=splits_by_recording(kept) and all(len(one) <= length for one in kept),
         image=kept[0].image,
     )
 
@@ -140,6 +140,8 @@ def fit_snlds(
         numbers = coded(prepared, code)
     seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
     made = make_restarts(numbers, config, key=key, cache=seeds)
+    if made.staged:
+        on_note("single frames break a law that holds otherwise: regimes count these events")
     training, validation = stack([(numbers.training, numbers.validation)])
 
     def seeing(system: System) -> System:
@@ -283,7 +285,8 @@ def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path 
     )
     if guides.staged:
         recipe = dataclasses.replace(recipe, guidance_hold=recipe.staged_hold)
-        variants = [Variant(fewer_regimes=variant.fewer_regimes) for variant in variants]
+        variants = [Variant(guidance=max(_or(variant.guidance, recipe.guidance) for variant in variants))] * count
+        allowed = [config.model.regimes] * count
     states, restarts = [], []
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))

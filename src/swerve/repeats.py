@@ -37,8 +37,8 @@ class Repeats(NamedTuple):
     validation: Frames
     codes: list[ImageCode]
     """Of video, every source's; of numbers, none."""
-    staged: bool
-    """Whether all of them count events."""
+    staged: list[bool]
+    """Which restarts count events."""
 
     def seeing(self, restart: int, system: System, config: Config) -> System:
         """A restart ready for recordings: one of codes gets its networks of images."""
@@ -89,7 +89,7 @@ def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, wor
         TrainingData(training, jnp.concatenate([one.guides for one in made])),
         validation,
         codes,
-        staged=all(one.staged for one in made),
+        staged=[one.staged for one, count in zip(made, counts, strict=True) for _ in range(count)],
     )
 
 
@@ -153,10 +153,11 @@ def system_of(trained: loop.Trained, restart: int) -> System:
 
 
 def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, work: Path) -> dict[int, Simplified]:
-    """Every restart without its surplus regimes; kept in `work`, so that it is done once."""
-    order = sorted(systems)
-    if not (order and config.training.merging) or repeats.staged:
-        return {restart: Simplified(system, []) for restart, system in systems.items()}
+    """Every restart without its surplus regimes, unless they count events; kept in `work`, so that it is done once."""
+    as_they_are = {restart: Simplified(system, []) for restart, system in systems.items()}
+    order = [restart for restart in sorted(systems) if not repeats.staged[restart]]
+    if not (order and config.training.merging):
+        return as_they_are
     kept = work / "simplified.safetensors"
     if not kept.is_file():
         display.note(f"merging surplus regimes of {len(order)} restarts")
@@ -168,10 +169,11 @@ def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, 
         save_tree(kept, stack([one.system for one in found]), {"restarts": order, "merges": merges})
     together, about = load_tree(kept, stack([systems[restart] for restart in order]))
     together = jax.tree.map(jnp.asarray, together)
-    return {
+    merged = {
         restart: Simplified(pick(together, position), [Merge(**merge) for merge in about["merges"][position]])
         for position, restart in enumerate(order)
     }
+    return as_they_are | merged
 
 
 def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared, config: Config, work: Path) -> System:

@@ -106,6 +106,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
     began = time.perf_counter()
     work = work_folder(path, experiment, config, QUICK / "work" if in_minutes else WORK)
     work.mkdir(parents=True, exist_ok=True)
+    origin = _origin(work)
     board = boards.find(experiment.board)
     test = board.generate(experiment.test_sequences, seed=TEST_SEED)
     if experiment.model in UNTRAINED:
@@ -135,6 +136,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(len(scores)))},
             "wall_seconds": round(time.perf_counter() - began, 1),
             **surroundings(),
+            **origin,
         }
         target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -144,6 +146,18 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
 def work_folder(path: Path, experiment: Experiment, config: Config, under: Path) -> Path:
     """Where a row keeps what it needs to go on."""
     return under / path.parent.name / f"{path.stem}-{digest(experiment, config)}"
+
+
+def _origin(work: Path) -> dict[str, Any]:
+    """The commit that began a row's working files. What goes on from them with other code is still theirs."""
+    kept = work / "origin.json"
+    now = {key: value for key, value in surroundings().items() if key in ("commit", "uncommitted_changes")}
+    if not kept.is_file():
+        write_json(kept, now)
+    origin = read_json(kept)
+    if origin != now:
+        display.note(f"going on from the working files of commit {origin['commit'][:7]}; delete {work} to begin anew")
+    return origin
 
 
 def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.config import ArHmmConfig
-from swerve.stages import commonest_first, divide_alike, events_before, striking_changes
+from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
 from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
 
@@ -177,8 +177,8 @@ def fit_stages(training: Frames, validation: Frames, config: ArHmmConfig, *, reg
     """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
     fit = arhmm.fit_from_labels(training, striking_changes(training), _options(config, 2, 1, 0))
     found = _judged(fit.model, validation, 1, 0)
-    divides = divide_alike(commonest_first(found.labels), regimes)
-    return found if np.isfinite(found.held_out) and straddles([found]) and divides else None
+    labels = commonest_first(found.labels)
+    return found if np.isfinite(found.held_out) and single_frames(labels) and divide_alike(labels, regimes) else None
 
 
 class Guides(NamedTuple):
@@ -220,8 +220,8 @@ def guides_for(
         law = fit_stages(some, validation, config, regimes=regimes)
         if law is not None:
             passed = events_before(commonest_first(labels_of(law.model, training)))
-            stages = [jax.nn.one_hot(np.minimum(passed, (count or regimes) - 1), regimes) for count in wanted]
-            return Guides(jnp.stack([silence, *stages]), list(range(1, len(wanted) + 1)), staged=True)
+            stages = jax.nn.one_hot(np.minimum(passed, regimes - 1), regimes)
+            return Guides(jnp.stack([silence, stages]), [1] * len(wanted), staged=True)
     turns = {count: itertools.cycle(fits) for count, fits in found.items() if fits}
     chosen = [next(turns[count]) for count in wanted if count in turns]
     numbers = itertools.count(1)
@@ -249,16 +249,19 @@ def _widened(probabilities: Float[Array, "N T k"], regimes: int) -> Float[Array,
     return jnp.pad(probabilities, ((0, 0), (0, 0), (0, regimes - probabilities.shape[-1])))
 
 
-def cached_guides(cache: Path | None, *arguments, **options) -> Guides:
+def cached_guides(cache: Path | None, wanted: list[int], *arguments, **options) -> Guides:
     """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
     if cache is not None and cache.is_file():
         stored = read_arrays(cache)
-        preferences = jnp.asarray(stored["guides"], jnp.float32)
-        return Guides(preferences, stored["followed"].tolist(), bool(stored["staged"]))
-    guides = guides_for(*arguments, **options)
+        if stored["wanted"].tolist() == wanted:
+            preferences = jnp.asarray(stored["guides"], jnp.float32)
+            return Guides(preferences, stored["followed"].tolist(), bool(stored["staged"]))
+    guides = guides_for(wanted, *arguments, **options)
     rounded = np.asarray(guides.preferences, np.float16)  # without a file too: the same seed gives the same model
     if cache is not None:
         content = io.BytesIO()
-        np.savez_compressed(content, guides=rounded, followed=np.array(guides.followed), staged=guides.staged)
+        np.savez_compressed(
+            content, wanted=wanted, guides=rounded, followed=np.array(guides.followed), staged=guides.staged
+        )
         write_atomically(cache, content.getvalue())
     return guides._replace(preferences=jnp.asarray(rounded, jnp.float32))

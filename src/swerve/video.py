@@ -65,11 +65,11 @@ def train_on_images(
     first = jnp.asarray(0)
     alone = restart._replace(guide=first, source=first)
     data = TrainingData(stack([frames]), jnp.zeros((1, *frames.valid.shape, system.model.regimes)))
-    at_once = min(STEPS_AT_ONCE, steps - done)
     for step in range(done, steps, STEPS_AT_ONCE):
         if should_stop():
             break
         on_note(f"training on the images: step {step} of {steps}")
+        at_once = min(STEPS_AT_ONCE, steps - step)
         state, _ = jax.block_until_ready(
             advance(state, data, alone, steps=at_once, batch_size=config.training.batch_size)
         )

@@ -105,6 +105,11 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
 
 
+def splits_by_recording(series: Sequence[Series]) -> bool:
+    """Whether there are enough recordings to hold out whole ones."""
+    return len(series) >= WHOLE_SEQUENCES
+
+
 def split_validation(series: Sequence[Series], fraction: float, seed: int) -> tuple[list[Series], list[Series]]:
     """(training, validation) without a frame in common; windows, which may overlap, are cut afterwards.
 
@@ -112,7 +117,7 @@ def split_validation(series: Sequence[Series], fraction: float, seed: int) -> tu
     """
     if not 0 < fraction < 1:
         raise InputError(f"The validation fraction must lie between 0 and 1, not {fraction}.")
-    if len(series) < WHOLE_SEQUENCES:
+    if not splits_by_recording(series):
         return _split_ends(series, fraction)
     count = min(len(series) - 1, max(1, round(fraction * len(series))))
     drawn = set(np.random.default_rng(seed).permutation(len(series))[:count].tolist())
