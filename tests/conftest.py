@@ -21,6 +21,13 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_compiled_is_kept():
+    """Every compiled function holds on to memory maps, of which a process may have only so many."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="module")
 def quick_compilation():
     """For modules whose time goes into compiling: little optimisation."""

@@ -14,8 +14,12 @@ from swerve.data.windows import split_validation
 from swerve.evaluation.scores import score
 from swerve.fitting import make_restarts, prepare
 from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
+from swerve.training.loop import History, Trained
+from swerve.training.restarts import pick
 from swerve.training.surplus import Simplified
 from swerve.types import Frames
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_the_frame_of_an_event_belongs_to_the_stage_that_it_ends():
@@ -39,7 +43,7 @@ def test_recordings_without_events_have_no_stages():
     assert not divide_alike(np.array(with_events * 18 + without * 2), 3)
 
 
-def guided(board, *, regimes, whole, windows=300):
+def guided(board, *, regimes, whole):
     config = dataclasses.replace(Config(), training=TrainingConfig(window=board.s.shape[1]))
     prepared = prepare(board.series(), config)
     known, _ = split_validation(board.series(), config.training.validation_share, seed=config.seed)
@@ -47,7 +51,7 @@ def guided(board, *, regimes, whole, windows=300):
         [regimes, 0],
         prepared.training,
         prepared.validation,
-        ArHmmConfig(lags=(1,), features=(0,), seed_windows=windows),
+        ArHmmConfig(lags=(1,), features=(0,), restarts=3, max_iterations=50),
         regimes=regimes,
         whole=whole,
         key=jax.random.key(0),
@@ -58,7 +62,7 @@ def guided(board, *, regimes, whole, windows=300):
 
 @pytest.fixture(scope="module")
 def arm():
-    return reacher.generate(350, seed=7)
+    return reacher.generate(160, seed=7)
 
 
 def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
@@ -99,7 +103,7 @@ def test_where_there_are_stages_every_restart_follows_them_to_the_end(arm):
     config = Config(
         model=ModelConfig(regimes=5),
         training=TrainingConfig(window=50, restarts=4, steps=100),
-        arhmm=ArHmmConfig(lags=(1,), features=(0,), restarts=2, seed_windows=300),
+        arhmm=ArHmmConfig(lags=(1,), features=(0,), restarts=2, max_iterations=50),
     )
     made = make_restarts(prepare(arm.series(), config), config, key=jax.random.key(0))
     restarts = made.restarts
@@ -134,11 +138,14 @@ def test_windows_are_whole_unless_a_recording_is_longer(arm):
 def test_stages_are_not_merged(staged, monkeypatch):
     walks = np.random.default_rng(0).normal(size=(12, 40, 2)).cumsum(axis=1)
     config = api.make_config(2, settings=(*SETTINGS, "training.restarts=1", "training.merging=0.5"))
-    make = fitting.make_restarts
+    make, asked, notes = fitting.make_restarts, [], []
+
+    def untrained(_, states, *__, **___):
+        return Trained(pick(states.system, 0), 0, [0], states.system, History(), finished=True)
+
     monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(staged=staged))
-    asked = []
+    monkeypatch.setattr(fitting.loop, "train", untrained)
     monkeypatch.setattr(fitting, "simplify", lambda given, *_, **__: asked.append(1) or [Simplified(given[0], [])])
-    notes = []
     fitting.fit_snlds(prepare(api.to_series(walks), config), config, on_note=notes.append)
     assert bool(asked) is not staged
     assert any("count these events" in note for note in notes) is staged
