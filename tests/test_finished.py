@@ -5,48 +5,19 @@ import json
 import numpy as np
 import pytest
 from scripts import load_script
+from tiny import TINY_ROW, TINY_SIZES
 
 from swerve import finished, reproduce
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
 
-ROW = """
-[experiment]
-board = "bouncing-ball"
-model = "{model}"
-row = "tiny"
-runs = 1
-training_sequences = 5
-test_sequences = 5
-
-[model]
-regimes = 2
-state_size = 2
-dynamics_hidden = [4]
-switching_hidden = [4]
-
-[posterior]
-encoder_size = 4
-causal_size = 4
-
-[training]
-steps = 10
-report_every = 10
-restarts = 2
-batch_size = 4
-window = 40
-validation_share = 0.2
-merging = 0.0
-
-[arhmm]
-lags = [1]
-features = [0]
-restarts = 1
-max_iterations = 5
-"""
 figures = load_script("figures")
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def row(model: str) -> str:
+    return TINY_ROW.format(model=model, runs=1) + TINY_SIZES.replace("[training]", "[training]\nmerging = 0.0")
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +25,12 @@ def experiments(tmp_path_factory, quick_compilation):
     folder = tmp_path_factory.mktemp("experiments")
     (folder / "tiny").mkdir()
     for model in ("snlds", "arhmm"):
-        (folder / "tiny" / f"{model}.toml").write_text(ROW.format(model=model))
+        (folder / "tiny" / f"{model}.toml").write_text(row(model))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reproduce, "WORK", folder / "work")
         reproduce.run("tiny", folder, show=False, row=None)
-        (folder / "tiny" / "slds.toml").write_text(ROW.format(model="slds"))
-        (folder / "tiny" / "oracle.toml").write_text(ROW.format(model="oracle"))
+        (folder / "tiny" / "slds.toml").write_text(row("slds"))
+        (folder / "tiny" / "oracle.toml").write_text(row("oracle"))
         yield folder
 
 

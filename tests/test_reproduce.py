@@ -4,47 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tiny import TINY_ROW, TINY_SIZES
 from typer.testing import CliRunner
 
 from swerve import cli, reproduce
 from swerve.errors import InputError
 from swerve.experiment import TEST_SEED, TRAINING_SEED
-
-EXPERIMENT = """
-[experiment]
-board = "bouncing-ball"
-model = "{model}"
-row = "a tiny {model}"
-runs = {runs}
-training_sequences = 5
-test_sequences = 5
-"""
-SIZES = """
-[model]
-regimes = 2
-state_size = 2
-dynamics_hidden = [4]
-switching_hidden = [4]
-
-[posterior]
-encoder_size = 4
-causal_size = 4
-
-[training]
-steps = 20
-report_every = 10
-restarts = 2
-batch_size = 4
-window = 40
-validation_share = 0.2
-
-[arhmm]
-lags = [1]
-features = [0]
-restarts = 1
-max_iterations = 5
-"""
-
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -58,7 +23,7 @@ def experiments(tmp_path, monkeypatch) -> Path:
 
 
 def add(experiments: Path, model: str, runs: int, more: str = "") -> None:
-    text = EXPERIMENT.format(model=model, runs=runs) + more + SIZES
+    text = TINY_ROW.format(model=model, runs=runs) + more + TINY_SIZES
     (experiments / "tiny" / f"{model}.toml").write_text(text)
 
 
@@ -141,7 +106,9 @@ def test_the_share_of_runs_that_reach_the_target():
 
 def test_a_story_is_told_in_a_picture_and_scores(experiments):
     story = (
-        EXPERIMENT.format(model="snlds", runs=1) + "story = [10, 20]\n" + SIZES.replace("restarts = 2", "restarts = 1")
+        TINY_ROW.format(model="snlds", runs=1)
+        + "story = [10, 20]\n"
+        + TINY_SIZES.replace("restarts = 2", "restarts = 1")
     )
     (experiments / "tiny" / "story.toml").write_text(story)
     reproduce.run("tiny", experiments, show=False, row=None)
@@ -159,8 +126,8 @@ def test_showing_what_was_never_run(experiments):
 
 
 def test_the_curves_of_a_stopped_row_are_those_of_one_that_never_stopped(experiments, monkeypatch):
-    sizes = SIZES.replace("restarts = 2", "restarts = 1")
-    text = EXPERIMENT.format(model="snlds", runs=2) + "curve = true\n" + sizes
+    sizes = TINY_SIZES.replace("restarts = 2", "restarts = 1")
+    text = TINY_ROW.format(model="snlds", runs=2) + "curve = true\n" + sizes
     (experiments / "tiny" / "curve.toml").write_text(text)
     results = experiments / "results" / "tiny"
     watch = reproduce.CurveFile.watch
@@ -223,7 +190,7 @@ def test_quick_results_lie_apart_and_say_what_they_are(experiments, tmp_path):
 def test_a_table_is_several_folders(experiments):
     add(experiments, "oracle", 1)
     (experiments / "other").mkdir()
-    (experiments / "other" / "majority.toml").write_text(EXPERIMENT.format(model="majority", runs=1))
+    (experiments / "other" / "majority.toml").write_text(TINY_ROW.format(model="majority", runs=1))
     (experiments / "tables.toml").write_text(
         '[tables]\ntable9 = ["tiny", "other"]\n[paper.bouncing-ball]\nkvae = { frame_f1 = [33.7, 7.5] }\n'
     )

@@ -18,3 +18,37 @@ SETTINGS = (
     "arhmm.restarts=1",
     "arhmm.max_iterations=5",
 )
+TINY_ROW = """
+[experiment]
+board = "bouncing-ball"
+model = "{model}"
+row = "a tiny {model}"
+runs = {runs}
+training_sequences = 5
+test_sequences = 5
+"""
+TINY_SIZES = """
+[model]
+regimes = 2
+state_size = 2
+dynamics_hidden = [4]
+switching_hidden = [4]
+
+[posterior]
+encoder_size = 4
+causal_size = 4
+
+[training]
+steps = 20
+report_every = 10
+restarts = 2
+batch_size = 4
+window = 40
+validation_share = 0.2
+
+[arhmm]
+lags = [1]
+features = [0]
+restarts = 1
+max_iterations = 5
+"""
