@@ -11,7 +11,7 @@ from typing import Any
 from swerve import boards
 from swerve.config import Config
 from swerve.errors import InputError
-from swerve.recipes import PARTS, with_recipe
+from swerve.recipes import PARTS, shortened, with_recipe
 from swerve.settings import merge, with_kind
 
 UNTRAINED = ("oracle", "majority")
@@ -83,7 +83,7 @@ def quick(experiment: Experiment, config: Config) -> tuple[Experiment, Config]:
     whole, training = config.training.steps, QUICK_CONFIG["training"]
     steps, every = min(whole, training["steps"]), training["report_every"]
     looks = {min(steps, -(-step * steps // whole // every) * every) for step in experiment.story}
-    recipe = dataclasses.replace(config.recipe, name="paper-short") if config.recipe.name == "paper" else config.recipe
+    recipe = shortened(config.recipe) if config.recipe.name == "paper" else config.recipe
     return (
         dataclasses.replace(_cut(experiment, QUICK_EXPERIMENT), story=tuple(sorted(looks))),
         dataclasses.replace(

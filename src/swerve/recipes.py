@@ -26,9 +26,15 @@ PAPER = Recipe(
     variants=(Variant(),),
 )
 PAPER_BALL = dataclasses.replace(PAPER, name="paper-ball", warmup=0.0, cosine_end=None, uniformity=0.0, temperature=1.0)
-PAPER_SHORT = dataclasses.replace(PAPER, name="paper-short")
-"""The paper's schedule as the same shares of fewer steps."""
-RECIPES = {"default": Recipe(), "paper": PAPER, "paper-short": PAPER_SHORT, "paper-ball": PAPER_BALL}
+
+
+def shortened(paper: Recipe) -> Recipe:
+    """The same shares of fewer steps, at a flat learning rate: one that falls in the same share would have fallen
+    before anything is learned."""
+    return dataclasses.replace(paper, name="paper-short", cosine_end=None)
+
+
+RECIPES = {"default": Recipe(), "paper": PAPER, "paper-short": shortened(PAPER), "paper-ball": PAPER_BALL}
 PAPER_MODEL = {
     "dynamics_residual": False,
     "emission_rectified": True,
