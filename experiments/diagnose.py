@@ -23,7 +23,8 @@ from swerve.config import Config, Variant
 from swerve.data.windows import split_validation, to_frames
 from swerve.evaluation.scores import score
 from swerve.experiment import read_row
-from swerve.fitting import Prepared, make_schedule, prepare
+from swerve.fitting import make_schedule
+from swerve.preparation import Prepared, prepare
 from swerve.reproduce import surroundings
 from swerve.training import loop
 from swerve.training.restarts import pick, stack

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny import SETTINGS
 
-from swerve import api, fitting, run, video
+from swerve import api, preparation, run, video
 from swerve.build import with_images
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
@@ -58,7 +58,7 @@ def kept(videos, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prepared(videos):
-    return fitting.prepare(videos, CONFIG)
+    return preparation.prepare(videos, CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_the_code_is_learned_once(kept, prepared, monkeypatch):
     kept_code = kept[1] / "code.safetensors"
     code = video.cached_code(kept_code, prepared.training, IMAGE, CONFIG, key=jax.random.key(0))
     assert code.error < 0.95
-    numbers = fitting.coded(prepared, code).training
+    numbers = preparation.coded(prepared, code).training
     assert numbers.x.shape == (*prepared.training.valid.shape, 2)
 
 
@@ -132,7 +132,7 @@ def read_and_embedded(model, frames):
 def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, code):
     of_codes = pick(kept[3][-1].systems, 0)
     of_images = with_images(of_codes, code, CONFIG.model)
-    images, codes = (pick(part.training, 0) for part in (prepared, fitting.coded(prepared, code)))
+    images, codes = (pick(part.training, 0) for part in (prepared, preparation.coded(prepared, code)))
     jax.tree.map(
         partial(np.testing.assert_allclose, atol=1e-4),
         read_and_embedded(of_codes.model, codes),
@@ -150,7 +150,7 @@ def test_a_model_of_images_draws_what_the_code_draws(kept, code):
 
 def test_missing_pixels_and_padding_may_hold_anything(kept, videos):
     system = kept[0].model
-    frames = jax.tree.map(lambda leaf: leaf[:1], fitting.prepare(videos, CONFIG).training)
+    frames = jax.tree.map(lambda leaf: leaf[:1], preparation.prepare(videos, CONFIG).training)
     hidden = np.random.default_rng(0).random(frames.x.shape) < 0.2
     hidden[0, 10] = True
     valid = np.arange(40)[None] < 33
@@ -169,7 +169,7 @@ def test_missing_pixels_and_padding_may_hold_anything(kept, videos):
 
 def test_a_missing_pixel_loses_only_its_own_term(kept, videos):
     system = kept[0].model
-    frames = jax.tree.map(lambda leaf: leaf[2], fitting.prepare(videos, CONFIG).training)
+    frames = jax.tree.map(lambda leaf: leaf[2], preparation.prepare(videos, CONFIG).training)
     model = system.model
     z = jnp.zeros((40, 4))
     features, predicted = model.features(model.readings(frames)), jnp.zeros((39, 2, 4))
@@ -185,7 +185,7 @@ def test_a_missing_pixel_loses_only_its_own_term(kept, videos):
 
 def test_the_posterior_reads_codes_not_pixels(kept, videos):
     system = kept[0].model
-    frames = jax.tree.map(lambda leaf: leaf[0], fitting.prepare(videos, CONFIG).training)
+    frames = jax.tree.map(lambda leaf: leaf[0], preparation.prepare(videos, CONFIG).training)
     assert system.posterior.gain.shape == (4, 2)
     draw, chain, _ = jax.jit(lambda system: regime_chain(*system, frames, Knobs(), key=jax.random.key(0)))(system)
     assert draw.z.shape == (40, 4) and chain.log_evidence.shape == (40, 2)
@@ -213,10 +213,10 @@ def test_other_images_and_numbers_are_refused(kept, videos, change, message):
 def test_recordings_of_two_kinds_are_refused(videos):
     other = Series(np.zeros((40, 48)), name="table", columns=pixel_names(IMAGE))
     with pytest.raises(InputError, match="one is video, the other is not"):
-        fitting.prepare([videos[0], other], CONFIG)
+        preparation.prepare([videos[0], other], CONFIG)
     larger = replace(videos[1], x=np.zeros((40, 64)), columns=pixel_names((8, 8)), image=(8, 8))
     with pytest.raises(InputError, match="has images of another size"):
-        fitting.prepare([videos[0], larger], CONFIG)
+        preparation.prepare([videos[0], larger], CONFIG)
 
 
 def test_an_ar_hmm_refuses_video(videos):

@@ -6,7 +6,9 @@ import pytest
 from test_fitting import recording
 from tiny import SETTINGS
 
-from swerve import api, fitting, repeats
+from swerve import api, preparation, repeats, run
+from swerve.build import with_images
+from swerve.data.board import Board
 from swerve.experiment import Experiment
 from swerve.imagecode import read_codes
 from swerve.settings import merge as merged
@@ -22,7 +24,7 @@ CONFIG = api.make_config(
 
 @pytest.fixture(scope="module")
 def prepared():
-    return fitting.prepare([recording(seed) for seed in range(5)], CONFIG)
+    return preparation.prepare([recording(seed) for seed in range(5)], CONFIG)
 
 
 def made(prepared, folder):
@@ -46,8 +48,19 @@ def test_runs_on_video_read_their_own_codes(prepared, ours):
     assert np.abs(first - second).max() > 0.1
     for source, code in enumerate(ours.codes):
         np.testing.assert_array_equal(pick(ours.data.frames, source).x, read_codes(code.reader, prepared.training).x)
-        reader = ours.seeing(source, pick(ours.states.system, source), CONFIG).model.reader
-        np.testing.assert_array_equal(reader.linear.weight, code.reader.linear.weight)
+
+
+def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
+    series = [recording(seed) for seed in range(5, 8)]
+    x = np.stack([one.x for one in series])
+    board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
+    for restart, view in enumerate(ours.views(board, prepared)):
+        system = pick(ours.states.system, restart)
+        images = with_images(system, ours.codes[restart], CONFIG.model)
+        seen = run.with_model(images, prepared, CONFIG, 0.0).segment(board.series())
+        read = run.with_model(system, view.prepared, CONFIG, 0.0).segment(view.board.series())
+        for one, other in zip(seen, read, strict=True):
+            np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)
 
 
 def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
@@ -60,7 +73,7 @@ def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
 
 def test_runs_on_numbers_share_their_frames(tmp_path):
     rng = np.random.default_rng(0)
-    numbers = fitting.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
+    numbers = preparation.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
     both = made(numbers, tmp_path)
     assert both.data.frames.x.shape == (1, *numbers.training.x.shape)
     assert np.asarray(both.restarts.source).tolist() == [0, 0]
@@ -70,7 +83,7 @@ def test_runs_on_numbers_share_their_frames(tmp_path):
 
 def test_runs_that_count_events_are_never_merged(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    numbers = fitting.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
+    numbers = preparation.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
     both = made(numbers, tmp_path)._replace(staged=[True, False])
     systems = {restart: pick(both.states.system, restart) for restart in (0, 1)}
     merge = Merge(0, 1, 0.5, 0.1, accepted=True)

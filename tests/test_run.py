@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import SETTINGS
 
-from swerve import api, fitting, run
+from swerve import api, preparation, run
 from swerve.build import build_system
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
@@ -194,7 +194,7 @@ def test_controls_reach_the_model(recordings):
     """An untrained model is enough to see that labels follow the control, in its place and no other."""
     driven = [replace(one, u=np.zeros((len(one), 1))) for one in recordings[:2]]
     driven[0].u[50:] = 30.0
-    prepared = fitting.prepare(driven, CONFIG)
+    prepared = preparation.prepare(driven, CONFIG)
     assert prepared.controls == 1
     assert np.abs(np.asarray(prepared.training.u)).max() < 5  # in units of its own spread
     key = jax.random.key(1)
@@ -211,14 +211,14 @@ def test_controls_reach_the_model(recordings):
 def test_how_much_x_moves_from_frame_to_frame():
     x = np.array([[0.0, 1.0], [3.0, np.nan], [3.0, 5.0], [-1.0, 5.0]])
     windows = to_frames([Series(x), Series(x[:2])])
-    prepared = fitting.Prepared(windows, windows, Standardizer(np.zeros(2), np.ones(2)), ("a", "b"), (), 0)
+    prepared = preparation.Prepared(windows, windows, Standardizer(np.zeros(2), np.ones(2)), ("a", "b"), (), 0)
     np.testing.assert_allclose(prepared.change_scale, [np.sqrt((9 + 0 + 16 + 9) / 4), 1.0], rtol=1e-6)
 
 
 def test_controls_that_are_infinite_are_refused(recordings):
     wild = [replace(one, u=np.full((len(one), 1), np.inf)) for one in recordings]
     with pytest.raises(InputError, match="controls that are missing or infinite"):
-        fitting.prepare(wild, CONFIG)
+        preparation.prepare(wild, CONFIG)
 
 
 @pytest.mark.parametrize(

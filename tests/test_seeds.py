@@ -9,7 +9,7 @@ import pytest
 from swerve import boards, seeds
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data import bouncing_ball, dubins
-from swerve.fitting import prepare
+from swerve.preparation import prepare
 from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime, simplest_that_pays
 
 

@@ -12,7 +12,8 @@ from swerve.config import ArHmmConfig, Config, ModelConfig, TrainingConfig
 from swerve.data import bouncing_ball, reacher
 from swerve.data.windows import split_validation
 from swerve.evaluation.scores import score
-from swerve.fitting import make_restarts, prepare
+from swerve.fitting import make_restarts
+from swerve.preparation import prepare
 from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
 from swerve.training.loop import History, Trained
 from swerve.training.restarts import pick

@@ -10,7 +10,8 @@ from swerve.arhmm.waves import fit_waves
 from swerve.config import Config
 from swerve.data.windows import to_frames
 from swerve.evaluation.scores import score
-from swerve.fitting import fit_arhmm, prepare
+from swerve.fitting import fit_arhmm
+from swerve.preparation import prepare
 from swerve.seeds import WORTH_BENDING, Candidate, simplest_that_pays
 from swerve.settings import with_setting
 

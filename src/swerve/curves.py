@@ -11,7 +11,7 @@ import numpy as np
 from swerve.config import Config
 from swerve.data.board import Board
 from swerve.evaluation.scores import score
-from swerve.fitting import Prepared
+from swerve.preparation import Prepared
 from swerve.report import figures
 from swerve.run import Run, with_model
 from swerve.training.checkpoint import read_json, write_json

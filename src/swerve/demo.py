@@ -11,7 +11,7 @@ from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.oracle import fit_bouncing_ball
 from swerve.evaluation.scores import score
-from swerve.fitting import prepare
+from swerve.preparation import prepare
 from swerve.run import Run
 from swerve.training.checkpoint import read_json, write_json
 from swerve.types import Series

@@ -10,7 +10,8 @@ from swerve.config import Config
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.experiment import TEST_SEED, TRAINING_SEED, UNTRAINED, Experiment, read_row, was_edited
-from swerve.fitting import Prepared, fit_arhmm, prepare
+from swerve.fitting import fit_arhmm
+from swerve.preparation import Prepared, prepare
 from swerve.run import Run, with_model
 from swerve.training.checkpoint import read_json
 from swerve.training.step import System

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +13,8 @@ from jaxtyping import Array, Float
 
 from swerve.build import build_system, with_images
 from swerve.config import Config, Recipe, Variant
-from swerve.data.columns import drop_constant_columns, names_of
-from swerve.data.windows import Standardizer, cut_windows, split_validation, splits_by_recording, to_frames
 from swerve.errors import InputError
-from swerve.imagecode import ImageCode, read_codes
+from swerve.preparation import Prepared, coded
 from swerve.schedule import Schedule
 from swerve.seeds import Candidate, cached_guides, fit_candidates
 from swerve.training import loop
@@ -25,79 +22,10 @@ from swerve.training.loop import Plan, Report, Rung, Trained
 from swerve.training.restarts import pick, stack
 from swerve.training.step import Restart, System, TrainingData, TrainState, start
 from swerve.training.surplus import Merge, Simplified, without_surplus
-from swerve.types import Frames, Key, Series
+from swerve.types import Frames, Key
 from swerve.video import cached_code, train_on_images
 
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
-SHORTEST = 4  # frames; less than this shows no dynamics
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Recordings ready for training: one scale, windows, and a part that is held out."""
-
-    training: Frames
-    validation: Frames
-    standardizer: Standardizer
-    columns: tuple[str, ...]
-    dropped: tuple[str, ...]
-    controls: int
-    whole: bool = True
-    """Every window is a recording from its first frame to its last."""
-    image: tuple[int, int] | None = None
-    """Height and width of video."""
-
-    @property
-    def change_scale(self) -> Float[Array, " D"]:
-        """Root mean square of x_t - x_{t-1} in the training windows; 1 where nothing is known."""
-        x, observed = self.training.x, self.training.observed
-        both = observed[:, 1:] & observed[:, :-1]
-        square = jnp.sum(jnp.where(both, x[:, 1:] - x[:, :-1], 0.0) ** 2, axis=(0, 1))
-        scale = jnp.sqrt(square / jnp.maximum(both.sum(axis=(0, 1)), 1))
-        return jnp.where(scale > 0, scale, 1.0)
-
-
-def prepare(series: Sequence[Series], config: Config) -> Prepared:
-    """Leaves out constant columns, splits, standardises by the training part, cuts windows."""
-    if not series:
-        raise InputError("There are no recordings.")
-    for one in series:
-        if (one.image is None) != (series[0].image is None):
-            raise InputError(f'Recordings "{one.name}" and "{series[0].name}": one is video, the other is not.')
-        if one.image != series[0].image:
-            raise InputError(f'Recording "{one.name}" has images of another size than "{series[0].name}".')
-        if names_of(one) != names_of(series[0]):
-            raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
-        check_finite(one)
-        if len(one) < SHORTEST:
-            raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
-    kept, dropped = drop_constant_columns(series)
-    settings = config.training
-    training, validation = split_validation(kept, settings.validation_share, seed=config.seed)
-    standardizer = Standardizer.fit(training)
-    length = min(settings.window, max(len(one) for one in kept))
-    windows = [
-        to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
-    ]
-    held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
-    return Prepared(
-        training=jax.tree.map(jnp.asarray, windows[0]),
-        validation=jax.tree.map(jnp.asarray, held_out),
-        standardizer=standardizer,
-        columns=names_of(kept[0]),
-        dropped=dropped,
-        controls=0 if kept[0].u is None else kept[0].u.shape[1],
-        whole=splits_by_recording(kept) and all(len(one) <= length for one in kept),
-        image=kept[0].image,
-    )
-
-
-def check_finite(series: Series) -> None:
-    """Infinite values are refused; NaN marks what is missing."""
-    if np.isinf(series.x).any():
-        raise InputError(f'Recording "{series.name}" holds infinite values: mark missing values with NaN instead.')
-    if series.u is not None and not np.isfinite(series.u).all():
-        raise InputError(f'Recording "{series.name}" has controls that are missing or infinite.')
 
 
 def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
@@ -305,12 +233,6 @@ def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path 
         guide = jnp.asarray(guides.followed[r])
         restarts.append(Restart(schedule, train_key, guide=guide, source=jnp.asarray(0)))
     return Made(stack(states), stack(restarts), guides.preferences, guides.staged)
-
-
-def coded(prepared: Prepared, code: ImageCode) -> Prepared:
-    """The same recordings with the codes of their images in place of the pixels."""
-    training, validation = (read_codes(code.reader, part) for part in (prepared.training, prepared.validation))
-    return dataclasses.replace(prepared, training=training, validation=validation)
 
 
 def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer: int = 1) -> Schedule:

@@ -12,10 +12,12 @@ import numpy as np
 from swerve import display
 from swerve.build import with_images
 from swerve.config import Config
+from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.experiment import Experiment
-from swerve.fitting import Prepared, coded, make_restarts, plan_of, simplify
+from swerve.fitting import make_restarts, plan_of, simplify
 from swerve.imagecode import ImageCode
+from swerve.preparation import Prepared, coded, coded_board
 from swerve.settings import merge
 from swerve.training import loop
 from swerve.training.checkpoint import load_tree, save_tree
@@ -28,6 +30,13 @@ from swerve.video import cached_code, train_on_images
 CHECKPOINT = "training.safetensors"
 
 
+class View(NamedTuple):
+    """Recordings and a board as one restart reads them."""
+
+    prepared: Prepared
+    board: Board
+
+
 class Repeats(NamedTuple):
     """All restarts of all runs before their first step, and what they are trained and judged on."""
 
@@ -35,16 +44,21 @@ class Repeats(NamedTuple):
     restarts: Restart
     data: TrainingData
     validation: Frames
+    sources: list[Prepared]
+    """What the restarts read: recordings of numbers, or those of video as each run's code has them."""
     codes: list[ImageCode]
     """Of video, every source's; of numbers, none."""
     staged: list[bool]
     """Which restarts count events."""
 
-    def seeing(self, restart: int, system: System, config: Config) -> System:
-        """A restart ready for recordings: one of codes gets its networks of images."""
-        if not self.codes:
-            return system
-        return with_images(system, self.codes[int(self.restarts.source[restart])], config.model)
+    def views(self, board: Board, prepared: Prepared) -> list[View]:
+        """A board as each restart reads it."""
+        if self.codes:
+            boards = [coded_board(board, prepared, code) for code in self.codes]
+            views = [View(*both) for both in zip(self.sources, boards, strict=True)]
+        else:
+            views = [View(prepared, board)]
+        return [views[source] for source in np.asarray(self.restarts.source)]
 
 
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
@@ -88,6 +102,7 @@ def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, wor
         _one_axis(restarts),
         TrainingData(training, jnp.concatenate([one.guides for one in made])),
         validation,
+        sources,
         codes,
         staged=[one.staged for one, count in zip(made, counts, strict=True) for _ in range(count)],
     )
@@ -178,9 +193,9 @@ def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, 
 
 def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared, config: Config, work: Path) -> System:
     """A restart after its last steps, which for video are those on the images; kept in `work`."""
-    system = repeats.seeing(restart, system, config)
     if not repeats.codes:
         return system
+    system = with_images(system, repeats.codes[int(repeats.restarts.source[restart])], config.model)
     kept = work / f"images-{restart}.safetensors"
     if not kept.is_file():
         display.note(f"training restart {restart} on the images")

@@ -35,9 +35,11 @@ from swerve.experiment import (
     read_row,
     was_edited,
 )
-from swerve.fitting import Prepared, fit_arhmm, prepare
+from swerve.fitting import fit_arhmm
+from swerve.preparation import Prepared, prepare
 from swerve.repeats import (
     Repeats,
+    View,
     choose,
     finished,
     make_repeats,
@@ -176,10 +178,9 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
 def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
     repeats = make_repeats(prepared, config, experiment, work)
-    trained, curves = _train_with_curves(repeats, prepared, config, experiment, test, work)
-    raw = {
-        r: _score_model(repeats.seeing(r, system_of(trained, r), config), prepared, config, test) for r in trained.alive
-    }
+    views = repeats.views(test, prepared)
+    trained, curves = _train_with_curves(repeats, views, config, experiment, work)
+    raw = {r: _score_model(system_of(trained, r), views[r].prepared, config, views[r].board) for r in trained.alive}
     choice = choose(trained, config, experiment)
     simple = simplified(repeats, {r: system_of(trained, r) for r in choice.standing}, config, work)
     scores = {
@@ -207,14 +208,13 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     return rows, [timing, *details]
 
 
-def _train_with_curves(
-    repeats: Repeats, prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path
-):
+def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, experiment: Experiment, work: Path):
     if not experiment.curve:
         return train(repeats, config, work), {}
 
     def numbers_of(restart: int, system: System, bound: float, step: int) -> dict[str, Any]:
-        return look(repeats.seeing(restart, system, config), bound, step, prepared, config, test).numbers
+        view = views[restart]
+        return look(system, bound, step, view.prepared, config, view.board).numbers
 
     curve_file = CurveFile(work / "curve.json", numbers_of)
     trained = train(repeats, config, work, watch=curve_file.watch)

@@ -21,8 +21,9 @@ from swerve.config import Config
 from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
-from swerve.fitting import Prepared, check_finite, fit_arhmm, fit_snlds, prepare
+from swerve.fitting import fit_arhmm, fit_snlds
 from swerve.imagecode import ImageCode
+from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
 from swerve.settings import from_dict

@@ -9,7 +9,8 @@ from swerve.config import Config
 from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
-from swerve.fitting import Prepared, fit_snlds
+from swerve.fitting import fit_snlds
+from swerve.preparation import Prepared
 from swerve.report import figures
 from swerve.run import Run
 from swerve.settings import merge

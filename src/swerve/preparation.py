@@ -1,0 +1,115 @@
+"""Recordings ready for training, as they are or as codes of their images."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from swerve.config import Config
+from swerve.data.board import Board
+from swerve.data.columns import drop_constant_columns, names_of
+from swerve.data.windows import Standardizer, cut_windows, split_validation, splits_by_recording, to_frames
+from swerve.errors import InputError
+from swerve.imagecode import ImageCode, read_codes
+from swerve.types import Frames, Series
+
+SHORTEST = 4  # frames; less than this shows no dynamics
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Recordings ready for training: one scale, windows, and a part that is held out."""
+
+    training: Frames
+    validation: Frames
+    standardizer: Standardizer
+    columns: tuple[str, ...]
+    dropped: tuple[str, ...]
+    controls: int
+    whole: bool = True
+    """Every window is a recording from its first frame to its last."""
+    image: tuple[int, int] | None = None
+    """Height and width of video."""
+
+    @property
+    def change_scale(self) -> Float[Array, " D"]:
+        """Root mean square of x_t - x_{t-1} in the training windows; 1 where nothing is known."""
+        x, observed = self.training.x, self.training.observed
+        both = observed[:, 1:] & observed[:, :-1]
+        square = jnp.sum(jnp.where(both, x[:, 1:] - x[:, :-1], 0.0) ** 2, axis=(0, 1))
+        scale = jnp.sqrt(square / jnp.maximum(both.sum(axis=(0, 1)), 1))
+        return jnp.where(scale > 0, scale, 1.0)
+
+
+def prepare(series: Sequence[Series], config: Config) -> Prepared:
+    """Leaves out constant columns, splits, standardises by the training part, cuts windows."""
+    if not series:
+        raise InputError("There are no recordings.")
+    for one in series:
+        if (one.image is None) != (series[0].image is None):
+            raise InputError(f'Recordings "{one.name}" and "{series[0].name}": one is video, the other is not.')
+        if one.image != series[0].image:
+            raise InputError(f'Recording "{one.name}" has images of another size than "{series[0].name}".')
+        if names_of(one) != names_of(series[0]):
+            raise InputError(f'Recording "{one.name}" has other columns than "{series[0].name}".')
+        check_finite(one)
+        if len(one) < SHORTEST:
+            raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
+    kept, dropped = drop_constant_columns(series)
+    settings = config.training
+    training, validation = split_validation(kept, settings.validation_share, seed=config.seed)
+    standardizer = Standardizer.fit(training)
+    length = min(settings.window, max(len(one) for one in kept))
+    windows = [
+        to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
+    ]
+    held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
+    return Prepared(
+        training=jax.tree.map(jnp.asarray, windows[0]),
+        validation=jax.tree.map(jnp.asarray, held_out),
+        standardizer=standardizer,
+        columns=names_of(kept[0]),
+        dropped=dropped,
+        controls=0 if kept[0].u is None else kept[0].u.shape[1],
+        whole=splits_by_recording(kept) and all(len(one) <= length for one in kept),
+        image=kept[0].image,
+    )
+
+
+def check_finite(series: Series) -> None:
+    """Infinite values are refused; NaN marks what is missing."""
+    if np.isinf(series.x).any():
+        raise InputError(f'Recording "{series.name}" holds infinite values: mark missing values with NaN instead.')
+    if series.u is not None and not np.isfinite(series.u).all():
+        raise InputError(f'Recording "{series.name}" has controls that are missing or infinite.')
+
+
+def coded(prepared: Prepared, code: ImageCode) -> Prepared:
+    """The same recordings as numbers: the codes of their images in place of the pixels."""
+    training, validation = (read_codes(code.reader, part) for part in (prepared.training, prepared.validation))
+    size = training.x.shape[-1]
+    return dataclasses.replace(
+        prepared,
+        training=training,
+        validation=validation,
+        standardizer=Standardizer(np.zeros(size), np.ones(size)),
+        columns=code_names(size),
+        dropped=(),
+        image=None,
+    )
+
+
+def coded_board(board: Board, prepared: Prepared, code: ImageCode) -> Board:
+    """The same sequences as `coded` recordings."""
+    codes = read_codes(code.reader, to_frames(prepared.standardizer.apply_to(board.series())))
+    x = np.where(codes.observed, codes.x, np.nan)
+    return dataclasses.replace(board, x=x, clean=x, columns=code_names(x.shape[-1]), image=None)
+
+
+def code_names(size: int) -> tuple[str, ...]:
+    """The columns of coded recordings."""
+    return tuple(f"code {i}" for i in range(size))
