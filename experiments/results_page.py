@@ -2,8 +2,9 @@
 
     python experiments/results_page.py [--check]
 
-All from <!-- table: NAME -->, <!-- figure: NAME --> or <!-- summary: MODEL --> to <!-- end --> is written by this
-script, the rest by people. With --check nothing is written, and a page that is out of date is an error.
+All from <!-- table: NAME -->, <!-- figure: NAME -->, <!-- time: NAME -->, <!-- decoding: NAME --> or
+<!-- summary: MODEL --> to <!-- end --> is written by this script, the rest by people. With --check nothing is
+written, and a page that is out of date is an error.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from swerve.experiment import read_row, was_edited
 
 EXPERIMENTS = Path(__file__).resolve().parent
 PAGES = (EXPERIMENTS.parent / "docs" / "results.md", EXPERIMENTS.parent / "README.md")
-BLOCK = re.compile(r"(<!-- (table|figure|summary): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|figure|summary|time|decoding): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("success", "runs", "minutes", "hardware", "commit"),
@@ -36,10 +37,9 @@ def written(page: str, experiments: Path, docs: Path) -> str:
     def block(match: re.Match) -> str:
         begin, kind, name, end = match.groups()
         if kind == "figure":
-            body = figure(name, experiments, docs)
-        else:
-            body = table(name, experiments) if kind == "table" else summary(name, experiments)
-        return f"{begin}\n{body}\n\n{end}"
+            return f"{begin}\n{figure(name, experiments, docs)}\n\n{end}"
+        write = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding}[kind]
+        return f"{begin}\n{write(name, experiments)}\n\n{end}"
 
     return BLOCK.sub(block, page)
 
@@ -77,6 +77,35 @@ def summary(model: str, experiments: Path) -> str:
         best = spread(max(peers, key=lambda one: one["mean"])) if peers else ""
         lines.append([board, *scores, rate, best])
     return as_markdown([SUMMARY_HEADINGS, ["---", *["---:"] * 5], *lines])
+
+
+def time_to_paper(name: str, experiments: Path) -> str:
+    """How long the rows of an experiment took to the paper's frame F1."""
+    paper = results.read_tables(experiments).paper
+    told = [
+        (one, results.time_to_paper(one, paper.get(one["board"], {}))) for one in rows_of(name, experiments / "results")
+    ]
+    lines = [f"- `{name}/{one['file']}` ({one['commit'][:7]}): {words}." for one, words in told if words is not None]
+    return "\n".join(lines) or "No row has been run yet."
+
+
+def decoding(name: str, experiments: Path) -> str:
+    """What experiments/decoding.py found: frame F1 / exact / ±5 by the way of decoding."""
+    found = [json.loads(path.read_text()) for path in sorted((experiments / "results" / name).glob("*.json"))]
+    if not found:
+        return "No row has been decoded yet."
+    ways = list(found[0]["decoded"])
+    lines = [
+        [
+            f"`{one['row']}` ({one['commit_of_row'][:7]})",
+            *(" / ".join(f"{value:.1f}" for value in one["decoded"][way].values()) for way in ways),
+            f"{one['late']['median']:+g}",
+            f"{one['log_weight_sd']:.1f}",
+        ]
+        for one in found
+    ]
+    headings = ["row", *ways, "median delay, frames", "spread of log weights"]
+    return as_markdown([headings, ["---", *["---:"] * (len(headings) - 1)], *lines])
 
 
 def same_regimes(one: Stored, other: Stored | None) -> bool:

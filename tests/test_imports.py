@@ -34,6 +34,7 @@ TOP = {
         "settings",
         "build",
         "seeds",
+        "preparation",
         "fitting",
         "run",
         "api",

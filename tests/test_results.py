@@ -135,3 +135,19 @@ def test_scores_before_surplus_regimes_were_merged_stand_below(tmp_path, capsys,
     same = {name: {"mean": 71.23, "sd": 1.5, "runs": [70.0, 72.46]} for name in results.COLUMNS}
     stored(tmp_path, "good", "snlds", scores_before_merging=same)
     assert not any(results.RAW in line for line in show(capsys, tmp_path, "arm", results.Tables()))
+
+
+def test_the_time_to_the_papers_score_is_that_of_the_median_run():
+    def run(*scores):
+        return {"curve": [{"step": 10 * (i + 1), "frame_f1": score} for i, score in enumerate(scores)]}
+
+    paper = {"snlds": {"frame_f1": [80.0, 2.0]}}
+    timing = {"elapsed": {"10": 1.0, "20": 7.2, "30": 9.0}}
+    row = {"model": "snlds", "details": [timing, run(50, 81, 90), run(85, 60, 60), run(70, 75, 80), run(1, 2, 3)]}
+    words = results.time_to_paper(row, paper)
+    assert words is not None
+    assert words.startswith("3 of 4 runs reach the paper's 80.0 % of frames; the median run within 20 steps, 7 s")
+    never = {"model": "snlds", "details": [timing, run(1, 2, 3)]}
+    assert results.time_to_paper(never, paper) == "0 of 1 runs reach the paper's 80.0 % of frames"
+    assert results.time_to_paper(row, {}) is None
+    assert results.time_to_paper({"model": "snlds", "details": [timing]}, paper) is None

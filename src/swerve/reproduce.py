@@ -204,7 +204,12 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     rows = {"": row(choice.best[: experiment.runs])}
     if config.training.restarts > 1:
         rows[results.SINGLE] = row(choice.first)
-    timing = {"training_seconds": round(trained.history.seconds, 1), "trained_on": trained.history.hardware}
+    history = trained.history
+    timing = {
+        "training_seconds": round(history.seconds, 1),
+        "trained_on": history.hardware,
+        "elapsed": dict(zip(map(str, history.step), np.round(history.elapsed, 1).tolist(), strict=False)),
+    }
     return rows, [timing, *details]
 
 

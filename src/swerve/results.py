@@ -84,7 +84,7 @@ def print_tables(name: str, stored: Sequence[Stored], tables: Tables) -> None:
         for model in [one for one in paper if name in tables.tables and one.removesuffix("-merged") not in ours]:
             table.add_row(f"{model} {THEIRS}", *_cells({}, paper[model], _told(paper)))
         display.console.print(table)
-        _explain(rows, [str(cell) for cell in table.columns[0].cells])
+        _explain(rows, [str(cell) for cell in table.columns[0].cells], paper)
 
 
 def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbers]) -> Table:
@@ -114,12 +114,15 @@ def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbe
     return table
 
 
-def _explain(stored: Sequence[Stored], rows: Sequence[str]) -> None:
+def _explain(stored: Sequence[Stored], rows: Sequence[str], paper: Mapping[str, Numbers]) -> None:
     """What the names of rows and columns stand for: a line each, where a column would be too narrow."""
     for line in LEGEND:
         display.console.print(f"  {line}", highlight=False)
     for one in stored:
         display.console.print(f"  [bold]{one['file']}[/]: {one['model']}, {one['row']}", highlight=False)
+        reached = time_to_paper(one, paper)
+        if reached is not None:
+            display.console.print(f"    {reached}.", highlight=False)
     for mark, meaning in EXPLAINED.items():
         if any(mark in row for row in rows):
             display.console.print(f"  [bold]{mark}[/]: {meaning}", highlight=False)
@@ -172,6 +175,23 @@ def rank_correlation(details: Sequence[Mapping[str, Any]]) -> float | None:
     if len(set(bounds)) < 2 or len(set(scores)) < 2:
         return None
     return round(float(np.corrcoef(rankdata(bounds), rankdata(scores))[0, 1]), 3)
+
+
+def time_to_paper(stored: Stored, paper: Mapping[str, Numbers]) -> str | None:
+    """How long the runs of a row took to the paper's frame F1, in words; None where that is not known."""
+    curves_of_runs = [one["curve"] for one in stored["details"] if "curve" in one]
+    theirs = paper.get(stored["model"], {}).get("frame_f1")
+    if not (curves_of_runs and theirs):
+        return None
+    firsts = [next((p["step"] for p in curve if p["frame_f1"] >= theirs[0]), None) for curve in curves_of_runs]
+    reached = sorted(step for step in firsts if step is not None)
+    share = f"{len(reached)} of {len(firsts)} runs reach the paper's {theirs[0]:.1f} % of frames"
+    if not reached:
+        return share
+    middle = reached[len(reached) // 2]
+    seconds = stored["details"][0].get("elapsed", {}).get(str(middle))
+    side_by_side = "" if seconds is None else f", {seconds:.0f} s with all runs side by side and compilation"
+    return f"{share}; the median run within {middle:,} steps{side_by_side}"
 
 
 def read_stored(folder: Path) -> list[dict[str, Any]]:

@@ -66,6 +66,8 @@ class History:
     """Attempts to do without a regime, after training (training/surplus.py)."""
     seconds: float = 0.0
     """Time spent training, compilation included."""
+    elapsed: list[float] = field(default_factory=list)
+    """The same at every point of the curves."""
     hardware: str = ""
 
     def latest(self, name: str, alive: list[int]) -> np.ndarray:
@@ -153,6 +155,7 @@ def train(
         run.history.record(step, run.alive, total, held_out, log)
         elapsed = time.perf_counter() - began
         run.history.seconds += elapsed
+        run.history.elapsed.append(run.history.seconds)
         run.history.hardware = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
         messages = _retire_diverged(run, held_out, total)
         if not run.alive:  # the file still holds the last good state

@@ -1,0 +1,118 @@
+"""Where do the switches go? Decodes rows that have been run in several ways, on development sequences.
+
+    python experiments/decoding.py dubins-positions/snlds-0.1 fields/snlds
+
+Labels come from regime probabilities averaged over draws of z. Do more draws help, the most probable path instead of
+each frame's most probable regime, or draws weighed by how probable the model finds them? Weights that are nearly
+equal say that q is the model's own posterior, and that what is wrong is wrong in the model.
+"""
+
+import itertools
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from swerve import boards, finished, messages
+from swerve.data.board import Board
+from swerve.data.windows import to_frames
+from swerve.evaluation.naming import in_true_numbers
+from swerve.evaluation.scores import score
+from swerve.objective import Knobs, regime_chain
+from swerve.reproduce import surroundings
+from swerve.run import Run
+from swerve.training.checkpoint import write_json
+from swerve.training.step import System
+from swerve.types import Frames
+
+HERE = Path(__file__).resolve().parent
+SEED, SEQUENCES, DRAWS, AT_ONCE = 102, 200, 64, 20
+SHOWN = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
+OFFSETS = (-50, -5, -2, -1, 0, 1, 2, 3, 6, 51)
+HALF_LOG_TWO_PI = 0.9189385332046727
+
+
+def weighed(run: Run, board: Board) -> tuple[np.ndarray, np.ndarray]:
+    """Regime probabilities of draws weighed by p(x, z) / q(z | x), and the spread of the log weights by sequence."""
+    assert isinstance(run.model, System)
+    system, frames = run.model, to_frames(run.standardizer.apply_to(board.series()))
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(DRAWS))
+
+    def one(frames: Frames, key):
+        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        log_q = -0.5 * ((draw.z - draw.mean) / draw.scale) ** 2 - jnp.log(draw.scale) - HALF_LOG_TWO_PI
+        log_p = messages.log_normalizer(*chain)
+        return messages.smooth(*chain).marginals, log_p - jnp.where(frames.valid[:, None], log_q, 0.0).sum()
+
+    def all_draws(frames: Frames):
+        marginals, log_weights = jax.vmap(lambda key: one(frames, key))(keys)
+        return jnp.tensordot(jax.nn.softmax(log_weights), marginals, 1), log_weights.std()
+
+    decode = jax.jit(lambda frames: jax.lax.map(all_draws, frames, batch_size=AT_ONCE))
+    probabilities, spread = decode(jax.tree.map(jnp.asarray, frames))
+    return np.asarray(probabilities), np.asarray(spread)
+
+
+def offsets(found: list[np.ndarray], truth: np.ndarray) -> np.ndarray:
+    """For every true switch, how many frames later the nearest found one is; sequences without any are left out."""
+    late = []
+    for labels, true in zip(found, truth, strict=True):
+        switches = np.flatnonzero(np.diff(labels)) + 1
+        if len(switches):
+            late += [switches[np.argmin(np.abs(switches - at))] - at for at in np.flatnonzero(np.diff(true)) + 1]
+    return np.array(late)
+
+
+def scores(labels: list[np.ndarray], board: Board) -> dict[str, float]:
+    every = score(labels, list(board.s)).as_dict()
+    return {name: round(every[name], 2) for name in SHOWN}
+
+
+def measure(row: str) -> dict:
+    done = finished.load(HERE / f"{row}.toml")
+    board = boards.find(done.stored["board"]).generate(SEQUENCES, seed=SEED)
+    series = board.series()
+
+    def labels(**how) -> list[np.ndarray]:
+        return [one.labels for one in in_true_numbers(done.run.segment(series, **how), list(board.s))]
+
+    probabilities, spread = weighed(done.run, board)
+    decoded = {
+        "1 draw": labels(samples=1),
+        "16 draws": labels(),
+        f"{DRAWS} draws": labels(samples=DRAWS),
+        "16 draws, Viterbi": labels(viterbi=True),
+        f"{DRAWS} draws, weighed": list(probabilities.argmax(axis=-1)),
+    }
+    late = offsets(decoded["16 draws"], board.s)
+    counts, _ = np.histogram(late, OFFSETS)
+    return {
+        "row": row,
+        "board": done.stored["board"],
+        "decoded": {how: scores(found, board) for how, found in decoded.items()},
+        "late": {
+            "median": float(np.median(late)),
+            "frames": [f"{a} to {b - 1}" if b - a > 1 else f"{a}" for a, b in itertools.pairwise(OFFSETS)],
+            "switches": counts.tolist(),
+        },
+        "log_weight_sd": round(float(spread.mean()), 2),
+        "commit_of_row": done.stored["commit"],
+        "seed": SEED,
+        "sequences": SEQUENCES,
+        **surroundings(),
+    }
+
+
+def main():
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    for row in sys.argv[1:]:
+        found = measure(row)
+        write_json(HERE / "results" / "decoding" / f"{row.replace('/', '-')}.json", found)
+        print(row, found["decoded"], found["late"], "log weights' sd", found["log_weight_sd"])
+
+
+if __name__ == "__main__":
+    main()
