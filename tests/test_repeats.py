@@ -90,3 +90,17 @@ def test_runs_that_count_events_are_never_merged(tmp_path, monkeypatch):
     monkeypatch.setattr(repeats, "simplify", lambda given, *_: [Simplified(one, [merge]) for one in given])
     found = repeats.simplified(both, systems, merged(CONFIG, {"training": {"merging": 0.5}}), tmp_path)
     assert {restart: one.merges for restart, one in found.items()} == {0: [], 1: [merge]}
+
+
+def test_merges_are_kept_for_the_parameters_they_were_made_from(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    numbers = preparation.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
+    both, config, asked = made(numbers, tmp_path), merged(CONFIG, {"training": {"merging": 0.5}}), []
+    monkeypatch.setattr(
+        repeats, "simplify", lambda given, *_: asked.append(len(given)) or [Simplified(one, []) for one in given]
+    )
+    for restart in (0, 0, 1, 1):
+        system = pick(both.states.system, restart)
+        found = repeats.simplified(both, {0: system}, config, tmp_path)[0]
+        jax.tree.map(np.testing.assert_array_equal, found.system, system)
+    assert asked == [1, 1]

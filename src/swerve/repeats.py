@@ -20,7 +20,7 @@ from swerve.imagecode import ImageCode
 from swerve.preparation import Prepared, coded, coded_board
 from swerve.settings import merge
 from swerve.training import loop
-from swerve.training.checkpoint import load_tree, save_tree
+from swerve.training.checkpoint import digest, load_about, load_tree, save_tree
 from swerve.training.restarts import pick, stack
 from swerve.training.step import Restart, System, TrainingData, TrainState
 from swerve.training.surplus import Merge, Simplified
@@ -173,19 +173,20 @@ def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, 
     order = [restart for restart in sorted(systems) if not repeats.staged[restart]]
     if not (order and config.training.merging):
         return as_they_are
-    kept = work / "simplified.safetensors"
-    if not kept.is_file():
+    kept, together = work / "simplified.safetensors", stack([systems[restart] for restart in order])
+    if not _made_from(together, kept):
         display.note(f"merging surplus regimes of {len(order)} restarts")
         sources = np.asarray(repeats.restarts.source)[order].tolist()
         found = simplify(
             [systems[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config
         )
         merges = [[merge._asdict() for merge in one.merges] for one in found]
-        save_tree(kept, stack([one.system for one in found]), {"restarts": order, "merges": merges})
-    together, about = load_tree(kept, stack([systems[restart] for restart in order]))
-    together = jax.tree.map(jnp.asarray, together)
+        about = {"of": digest(together), "restarts": order, "merges": merges}
+        save_tree(kept, stack([one.system for one in found]), about)
+    simple, about = load_tree(kept, together)
+    simple = jax.tree.map(jnp.asarray, simple)
     merged = {
-        restart: Simplified(pick(together, position), [Merge(**merge) for merge in about["merges"][position]])
+        restart: Simplified(pick(simple, position), [Merge(**merge) for merge in about["merges"][position]])
         for position, restart in enumerate(order)
     }
     return as_they_are | merged
@@ -197,9 +198,14 @@ def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared,
         return system
     system = with_images(system, repeats.codes[int(repeats.restarts.source[restart])], config.model)
     kept = work / f"images-{restart}.safetensors"
-    if not kept.is_file():
+    if not _made_from(system, kept):
         display.note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)
-        save_tree(kept, train_on_images(system, prepared.training, own, config), {})
+        save_tree(kept, train_on_images(system, prepared.training, own, config), {"of": digest(system)})
     trained, _ = load_tree(kept, system)
     return jax.tree.map(jnp.asarray, trained)
+
+
+def _made_from(tree: System, kept: Path) -> bool:
+    """Whether a file goes back to these parameters, and not to others that were trained in its folder before."""
+    return kept.is_file() and load_about(kept).get("of") == digest(tree)

@@ -1,7 +1,6 @@
 """A fitted model and everything needed to use it on new recordings; saved as a folder."""
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
 from swerve.settings import from_dict
-from swerve.training.checkpoint import load_about, load_tree, read_json, save_tree, write_json
+from swerve.training.checkpoint import digest, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
 from swerve.types import Frames, Key, Segmentation, Series
@@ -327,8 +326,4 @@ def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:
 
 def fingerprint(prepared: Prepared) -> str:
     """Tells one data set from another."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves((prepared.training, prepared.validation)):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    digest.update(repr(prepared.columns).encode())
-    return digest.hexdigest()[:16]
+    return digest((prepared.training, prepared.validation), repr(prepared.columns))
