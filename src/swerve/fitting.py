@@ -25,6 +25,7 @@ from swerve.training.surplus import Merge, Simplified, without_surplus
 from swerve.types import Frames, Key
 from swerve.video import cached_code, train_on_images
 
+MERGING_CALLS = 5  # in which a merge is trained; after each of them it may be given up
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 
 
@@ -137,7 +138,7 @@ def simplify(
 ) -> list[Simplified]:
     """Merges the regimes of trained systems as long as held-out windows, those of each one's source, allow it."""
     plan = plan_of(config)
-    calls = max(1, round(config.training.merging * plan.steps / plan.report_every))
+    steps = max(1, round(config.training.merging * plan.steps / MERGING_CALLS))
     guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
     calm = dataclasses.replace(config.recipe, uniformity=0.0, temperature=1.0)
     return without_surplus(
@@ -145,9 +146,9 @@ def simplify(
         sources,
         training,
         validation,
-        make_schedule(calm, guided, calls * plan.report_every, widest_layer=config.widest_layer),
-        calls=calls,
-        steps_per_call=plan.report_every,
+        make_schedule(calm, guided, MERGING_CALLS * steps, widest_layer=config.widest_layer),
+        calls=MERGING_CALLS,
+        steps_per_call=steps,
         batch_size=plan.batch_size,
         key=jax.random.fold_in(jax.random.key(config.seed), 1_000_000),
         on_merge=on_merge,

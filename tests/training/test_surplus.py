@@ -16,7 +16,7 @@ from swerve.training.step import Restart, TrainingData, Windows, advance, look_c
 from swerve.training.surplus import NEVER, Merge, cheapest_merges, paired_change, shares_in_use, without_surplus
 from swerve.types import Series
 
-LENGTH, STEPS = 60, 400
+LENGTH, STEPS, CALLS = 60, 400, 4
 SMALL = dataclasses.replace(
     Config(),
     model=dataclasses.replace(
@@ -54,8 +54,8 @@ def simplified(system, training, validation, **options):
         stack([training]),
         stack([validation]),
         make_schedule(SMALL.recipe, Variant(), STEPS),
-        calls=1,
-        steps_per_call=STEPS,
+        calls=CALLS,
+        steps_per_call=STEPS // CALLS,
         batch_size=16,
         key=jax.random.key(2),
         **options,
@@ -68,8 +68,10 @@ def test_two_names_for_one_motion_become_one():
     validation, _ = drifting((0.2, -0.2), 40, seed=1)
     system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
     assert np.count_nonzero(shares_in_use(look_closely(system, validation))) == 3
-    found = simplified(system, training, validation)
+    calls = []
+    found = simplified(system, training, validation, on_call=lambda done, _: calls.append(done))
     assert [merge.accepted for merge in found.merges] == [True]
+    assert calls == [0, 1, 2, 3]
     assert found.merges[0].dropped in (1, 2)
     assert np.count_nonzero(shares_in_use(look_closely(found.system, validation))) == 2
 
@@ -78,8 +80,10 @@ def test_three_motions_stay_three():
     training, s = drifting((0.2, -0.2, 0.0), 80, seed=0)
     validation, _ = drifting((0.2, -0.2, 0.0), 40, seed=1)
     system = trained(training, s)
-    found = simplified(system, training, validation)
+    calls = []
+    found = simplified(system, training, validation, on_call=lambda done, _: calls.append(done))
     assert [merge.accepted for merge in found.merges] == [False]
+    assert calls == [0], "merges that are far off are given up early"
     assert found.merges[0].change < -3 * found.merges[0].error
     assert found.system is system
 

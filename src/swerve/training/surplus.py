@@ -24,6 +24,7 @@ from swerve.types import Frames, Key
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 NEVER = -1e9  # the change of a bound that is not finite any more
+HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
 FEWEST_WINDOWS = 8  # held-out windows without which no difference between bounds means anything
 
 
@@ -94,7 +95,9 @@ def without_surplus(
             if should_stop():
                 return found
             states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
-        trained = [axis.pick(states.system, i) for i in range(len(trials))]
+            trained = [axis.pick(states.system, i) for i in range(len(trials))]
+            if _all_hopeless(trials, trained, validation):
+                break
         accepted = []
         for owner in dict.fromkeys(trial.owner for trial in trials):
             own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
@@ -162,16 +165,27 @@ def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Sc
     return states, axis.stack(restarts), TrainingData(training, guides)
 
 
+def _all_hopeless(trials: list[_Trial], trained: list[System], validation: Frames) -> bool:
+    """Whether no merge of any owner comes near its owner's model, trained as long without one."""
+    bounds: dict[int, list[float]] = {}
+    for trial, system in zip(trials, trained, strict=True):
+        frames = axis.pick(validation, trial.source)
+        per_frame = _bounds(system, frames).sum() / np.asarray(frames.valid).sum()
+        bounds.setdefault(trial.owner, []).append(per_frame)
+    return all(max(merged) < as_it_is - HOPELESS for as_it_is, *merged in bounds.values())
+
+
+def _bounds(system: System, frames: Frames) -> Float[np.ndarray, " N"]:
+    """Of every window, in nats; as low as can be where it is not finite."""
+    return np.nan_to_num(np.asarray(look_closely(system, frames).bound, float), nan=-np.inf)
+
+
 def _judge(before: System, trials: list[tuple[_Trial, System]], validation: Frames) -> tuple[Merge, System]:
     """The merge with the highest held-out bound against the better of the model before and after more training."""
     lengths = np.asarray(validation.valid).sum(axis=1)
-
-    def bounds(system: System) -> Float[np.ndarray, " N"]:
-        return np.nan_to_num(np.asarray(look_closely(system, validation).bound, float), nan=-np.inf)
-
     (_, control), *merges = trials
-    reference = max((bounds(before), bounds(control)), key=lambda bound: bound.sum())
-    merged = [bounds(system) for _, system in merges]
+    reference = max((_bounds(one, validation) for one in (before, control)), key=lambda bound: bound.sum())
+    merged = [_bounds(system, validation) for _, system in merges]
     best = int(np.argmax([bound.sum() for bound in merged]))
     change, error = paired_change(merged[best], reference, lengths)
     trial, system = merges[best]
