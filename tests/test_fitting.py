@@ -11,12 +11,14 @@ from tiny import SETTINGS
 
 from swerve import api, preparation, run, video
 from swerve.build import with_images
+from swerve.config import Variant
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
+from swerve.fitting import make_schedule
 from swerve.objective import Knobs, regime_chain
 from swerve.training.loop import Report
 from swerve.training.restarts import pick
-from swerve.training.step import evaluate
+from swerve.training.step import Restart, evaluate
 from swerve.types import Series
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -90,6 +92,15 @@ def test_the_steps_on_images_raise_their_bound(kept, prepared):
     before, after = (float(evaluate(one, prepared.validation).bound) for one in (reports[-1].system, fitted.model))
     assert fitted.held_out == pytest.approx(after)
     assert after > before
+
+
+def test_steps_on_images_that_do_harm_are_undone(kept, prepared):
+    system, first, notes = kept[3][-1].system, jnp.asarray(0), []
+    far_too_fast = make_schedule(CONFIG.recipe, Variant(learning_rate=1e3), CONFIG.training.steps)
+    restart = Restart(far_too_fast, jax.random.key(0), guide=first, source=first)
+    left = video.train_on_images(system, prepared.training, prepared.validation, restart, CONFIG, on_note=notes.append)
+    assert left is system
+    assert notes[-1].endswith("undone")
 
 
 def test_what_the_model_expects_looks_like_the_video(kept, videos):

@@ -94,6 +94,7 @@ def fit_snlds(
     system = train_on_images(
         trained.system,
         prepared.training,
+        prepared.validation,
         pick(made.restarts, trained.chosen),
         config,
         on_note=on_note,

@@ -201,7 +201,8 @@ def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared,
     if not _made_from(system, kept):
         display.note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)
-        save_tree(kept, train_on_images(system, prepared.training, own, config), {"of": digest(system)})
+        seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=display.note)
+        save_tree(kept, seen, {"of": digest(system)})
     trained, _ = load_tree(kept, system)
     return jax.tree.map(jnp.asarray, trained)
 

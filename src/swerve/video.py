@@ -13,7 +13,7 @@ from swerve.errors import InputError
 from swerve.imagecode import CodeOptions, ImageCode, fit_code
 from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.restarts import stack
-from swerve.training.step import Restart, System, TrainingData, advance, start
+from swerve.training.step import Restart, System, TrainingData, advance, evaluate, start
 from swerve.types import Frames, Key
 
 STEPS_AT_ONCE = 10  # on images: between two of them a person can stop
@@ -51,20 +51,26 @@ def cached_code(
 
 def train_on_images(
     system: System,
-    frames: Frames,
+    training: Frames,
+    validation: Frames,
     restart: Restart,
     config: Config,
     *,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> System:
-    """The steps that a restart has left after those on codes, and no guide any more; fewer if it should stop."""
+    """The steps that a restart has left after those on codes, and no guide any more; fewer if it should stop.
+
+    They stay only if they raise the held-out bound.
+    """
     done, steps = config.steps_on_codes, config.training.steps
+    if done >= steps:
+        return system
     own = jax.tree.map(jnp.copy, system)  # what is trained is donated, and the code belongs to others too
     state = start(own)._replace(step=jnp.int32(done))
     first = jnp.asarray(0)
     alone = restart._replace(guide=first, source=first)
-    data = TrainingData(stack([frames]), jnp.zeros((1, *frames.valid.shape, system.model.regimes)))
+    data = TrainingData(stack([training]), jnp.zeros((1, *training.valid.shape, system.model.regimes)))
     for step in range(done, steps, STEPS_AT_ONCE):
         if should_stop():
             break
@@ -73,4 +79,7 @@ def train_on_images(
         state, _ = jax.block_until_ready(
             advance(state, data, alone, steps=at_once, batch_size=config.training.batch_size)
         )
-    return state.system
+    before, after = (float(evaluate(one, validation).bound) for one in (system, state.system))
+    stay = after > before
+    on_note(f"on the images the held-out bound went from {before:.3f} to {after:.3f}{'' if stay else ': undone'}")
+    return state.system if stay else system
