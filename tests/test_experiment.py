@@ -81,6 +81,7 @@ def test_every_board_has_all_three_rows_and_its_target():
 
 def test_a_short_paper_schedule_keeps_the_shares_and_says_that_it_is_short():
     short, paper = RECIPES["paper-short"], RECIPES["paper"]
+    assert short.cosine_end is None
     assert dataclasses.replace(short, name="paper", cosine_end=paper.cosine_end) == paper
     assert with_recipe(Config(), "paper").training.steps == 300_000
     assert with_recipe(Config(), "paper-short").training.steps < 300_000

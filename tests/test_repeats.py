@@ -69,6 +69,8 @@ def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
     monkeypatch.setattr(repeats, "train_on_images", lambda *_, **__: pytest.fail("trained again"))
     again = repeats.finished(made(prepared, work), 1, pick(trained.systems, 1), prepared, CONFIG, work)
     jax.tree.map(np.testing.assert_array_equal, system, again)
+    with pytest.raises(pytest.fail.Exception, match="trained again"):
+        repeats.finished(ours, 1, pick(trained.systems, 0), prepared, CONFIG, work)
 
 
 def test_runs_on_numbers_share_their_frames(tmp_path):

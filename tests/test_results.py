@@ -146,7 +146,9 @@ def test_the_time_to_the_papers_score_is_that_of_the_median_run():
     row = {"model": "snlds", "details": [timing, run(50, 81, 90), run(85, 60, 60), run(70, 75, 80), run(1, 2, 3)]}
     words = results.time_to_paper(row, paper)
     assert words is not None
-    assert words.startswith("3 of 4 runs reach the paper's 80.0 % of frames; the median run within 20 steps, 7 s")
+    assert words.startswith("3 of 4 runs reach the paper's 80.0 % of frames; the median run within 30 steps, 9 s")
+    few = {"model": "snlds", "details": [timing, run(85, 60, 60), run(1, 2, 3), run(1, 2, 3)]}
+    assert results.time_to_paper(few, paper) == "1 of 3 runs reach the paper's 80.0 % of frames"
     never = {"model": "snlds", "details": [timing, run(1, 2, 3)]}
     assert results.time_to_paper(never, paper) == "0 of 1 runs reach the paper's 80.0 % of frames"
     assert results.time_to_paper(row, {}) is None

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 
+import numpy as np
 import pytest
 from scripts import EXPERIMENTS, load_script
 
@@ -198,3 +199,36 @@ def test_an_edited_page_fails_the_check(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["results_page.py"])
     page.main()
     assert "better numbers" not in edited.read_text()
+
+
+def test_the_time_to_the_papers_score_stands_under_its_row(experiments):
+    curve = [{"step": 250, "frame_f1": 60.0}, {"step": 500, "frame_f1": 82.0}]
+    details = [{"elapsed": {"250": 9.0, "500": 31.4}}, {"curve": curve}]
+    store(experiments, "quickly/arm", model="slds", details=details)
+    store(experiments, "quickly/other", board="leg", model="slds", details=details)
+    page_now = page.written("<!-- time: quickly -->\n<!-- end -->", experiments, experiments)
+    assert "- `quickly/arm` (0123456): 1 of 1 runs reach the paper's 81.0 % of frames" in page_now
+    assert "within 500 steps, 31 s" in page_now
+    assert "leg" not in page_now
+    assert "other" not in page_now
+
+
+def test_ways_of_decoding_stand_beside_each_other(experiments):
+    folder = experiments / "results" / "decoding"
+    folder.mkdir(parents=True)
+    ways = {
+        "1 draw": {"frame_f1": 80.0, "tol0": 20.0, "tol5": 70.0},
+        "Viterbi": {"frame_f1": 82.5, "tol0": 1, "tol5": 2},
+    }
+    about = {"row": "arm/snlds", "commit_of_row": "0123456789", "decoded": ways, "late": {"median": 1.0}}
+    (folder / "arm.json").write_text(json.dumps({**about, "log_weight_sd": 2.36}))
+    page_now = page.written("<!-- decoding: decoding -->\n<!-- end -->", experiments, experiments)
+    assert "| row | 1 draw | Viterbi | median delay, frames | spread of log weights |" in page_now
+    assert "| `arm/snlds` (0123456) | 80.0 / 20.0 / 70.0 | 82.5 / 1.0 / 2.0 | +1 | 2.4 |" in page_now
+
+
+def test_a_switch_is_as_late_as_the_nearest_that_was_found():
+    offsets = load_script("decoding").offsets
+    truth = np.array([[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1, 1, 1]])
+    found = [np.array([0, 0, 0, 0, 0, 1, 0, 0]), np.zeros(8, int)]
+    assert offsets(found, truth).tolist() == [2, -1]

@@ -96,7 +96,7 @@ def coded(prepared: Prepared, code: ImageCode) -> Prepared:
         prepared,
         training=training,
         validation=validation,
-        standardizer=Standardizer(np.zeros(size), np.ones(size)),
+        standardizer=dataclasses.replace(prepared.standardizer, mean=np.zeros(size), scale=np.ones(size)),
         columns=code_names(size),
         dropped=(),
         image=None,

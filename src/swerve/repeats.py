@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from swerve.imagecode import ImageCode
 from swerve.preparation import Prepared, coded, coded_board
 from swerve.settings import merge
 from swerve.training import loop
-from swerve.training.checkpoint import digest, load_about, load_tree, save_tree
+from swerve.training.checkpoint import digest_of, load_about, load_tree, save_tree
 from swerve.training.restarts import pick, stack
 from swerve.training.step import Restart, System, TrainingData, TrainState
 from swerve.training.surplus import Merge, Simplified
@@ -53,11 +53,8 @@ class Repeats(NamedTuple):
 
     def views(self, board: Board, prepared: Prepared) -> list[View]:
         """A board as each restart reads it."""
-        if self.codes:
-            boards = [coded_board(board, prepared, code) for code in self.codes]
-            views = [View(*both) for both in zip(self.sources, boards, strict=True)]
-        else:
-            views = [View(prepared, board)]
+        boards = [coded_board(board, prepared, code) for code in self.codes] or [board]
+        views = [View(*both) for both in zip(self.sources, boards, strict=True)]
         return [views[source] for source in np.asarray(self.restarts.source)]
 
 
@@ -181,7 +178,7 @@ def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, 
             [systems[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config
         )
         merges = [[merge._asdict() for merge in one.merges] for one in found]
-        about = {"of": digest(together), "restarts": order, "merges": merges}
+        about = {"of": digest_of(together), "restarts": order, "merges": merges}
         save_tree(kept, stack([one.system for one in found]), about)
     simple, about = load_tree(kept, together)
     simple = jax.tree.map(jnp.asarray, simple)
@@ -196,17 +193,18 @@ def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared,
     """A restart after its last steps, which for video are those on the images; kept in `work`."""
     if not repeats.codes:
         return system
-    system = with_images(system, repeats.codes[int(repeats.restarts.source[restart])], config.model)
-    kept = work / f"images-{restart}.safetensors"
-    if not _made_from(system, kept):
+    code = repeats.codes[int(repeats.restarts.source[restart])]
+    kept, made_of = work / f"images-{restart}.safetensors", (system, code)
+    system = with_images(system, code, config.model)
+    if not _made_from(made_of, kept):
         display.note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)
         seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=display.note)
-        save_tree(kept, seen, {"of": digest(system)})
+        save_tree(kept, seen, {"of": digest_of(made_of)})
     trained, _ = load_tree(kept, system)
     return jax.tree.map(jnp.asarray, trained)
 
 
-def _made_from(tree: System, kept: Path) -> bool:
+def _made_from(parameters: Any, kept: Path) -> bool:
     """Whether a file goes back to these parameters, and not to others that were trained in its folder before."""
-    return kept.is_file() and load_about(kept).get("of") == digest(tree)
+    return kept.is_file() and load_about(kept).get("of") == digest_of(parameters)

@@ -138,6 +138,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(len(scores)))},
             "wall_seconds": round(time.perf_counter() - began, 1),
             **surroundings(),
+            "finished_commit": surroundings()["commit"],
             **origin,
         }
         target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")
@@ -205,11 +206,9 @@ def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test:
     if config.training.restarts > 1:
         rows[results.SINGLE] = row(choice.first)
     history = trained.history
-    timing = {
-        "training_seconds": round(history.seconds, 1),
-        "trained_on": history.hardware,
-        "elapsed": dict(zip(map(str, history.step), np.round(history.elapsed, 1).tolist(), strict=False)),
-    }
+    timing = {"training_seconds": round(history.seconds, 1), "trained_on": history.hardware}
+    if len(history.elapsed) == len(history.step):
+        timing["elapsed"] = dict(zip(map(str, history.step), np.round(history.elapsed, 1).tolist(), strict=True))
     return rows, [timing, *details]
 
 

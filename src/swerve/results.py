@@ -183,15 +183,14 @@ def time_to_paper(stored: Stored, paper: Mapping[str, Numbers]) -> str | None:
     theirs = paper.get(stored["model"], {}).get("frame_f1")
     if not (curves_of_runs and theirs):
         return None
-    firsts = [next((p["step"] for p in curve if p["frame_f1"] >= theirs[0]), None) for curve in curves_of_runs]
-    reached = sorted(step for step in firsts if step is not None)
-    share = f"{len(reached)} of {len(firsts)} runs reach the paper's {theirs[0]:.1f} % of frames"
-    if not reached:
+    firsts = [next((p["step"] for p in curve if p["frame_f1"] >= theirs[0]), np.inf) for curve in curves_of_runs]
+    share = f"{np.isfinite(firsts).sum()} of {len(firsts)} runs reach the paper's {theirs[0]:.1f} % of frames"
+    middle = sorted(firsts)[len(firsts) // 2]
+    if not np.isfinite(middle):
         return share
-    middle = reached[len(reached) // 2]
     seconds = stored["details"][0].get("elapsed", {}).get(str(middle))
-    side_by_side = "" if seconds is None else f", {seconds:.0f} s with all runs side by side and compilation"
-    return f"{share}; the median run within {middle:,} steps{side_by_side}"
+    time = "" if seconds is None else f", {seconds:.0f} s of training and compiling all runs side by side"
+    return f"{share}; the median run within {middle:,} steps{time}"
 
 
 def read_stored(folder: Path) -> list[dict[str, Any]]:

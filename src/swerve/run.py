@@ -26,7 +26,7 @@ from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
 from swerve.settings import from_dict
-from swerve.training.checkpoint import digest, load_about, load_tree, read_json, save_tree, write_json
+from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import System, evaluate
 from swerve.types import Frames, Key, Segmentation, Series
@@ -326,4 +326,4 @@ def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:
 
 def fingerprint(prepared: Prepared) -> str:
     """Tells one data set from another."""
-    return digest((prepared.training, prepared.validation), repr(prepared.columns))
+    return digest_of((prepared.training, prepared.validation), repr(prepared.columns))

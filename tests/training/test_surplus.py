@@ -11,8 +11,9 @@ from swerve.build import build_system
 from swerve.config import Config, Variant
 from swerve.data.windows import to_frames
 from swerve.fitting import in_words, make_schedule
+from swerve.training import surplus
 from swerve.training.restarts import stack
-from swerve.training.step import Restart, TrainingData, Windows, advance, look_closely, start
+from swerve.training.step import Restart, System, TrainingData, Windows, advance, look_closely, start
 from swerve.training.surplus import NEVER, Merge, cheapest_merges, paired_change, shares_in_use, without_surplus
 from swerve.types import Series
 
@@ -122,3 +123,36 @@ def test_a_merge_is_told_in_words():
     assert "kept apart: as one, the held-out bound changes by -0.100" in in_words(
         Merge(0, 2, -0.1, 0.002, accepted=False)
     )
+
+
+def test_merges_are_given_up_once_those_of_every_owner_are_far_off(monkeypatch):
+    frames, _ = drifting((0.2, -0.2), 4, seed=0)
+    systems = [System(name, None) for name in ("first", "first merged", "second", "second merged")]
+    trials = [surplus._Trial(i // 2, 0, (0, 1) if i % 2 else None, one, None) for i, one in enumerate(systems)]
+
+    def given_up(*bounds):
+        per_frame = dict(zip(systems, bounds, strict=True))
+        monkeypatch.setattr(
+            surplus, "_bounds", lambda system, frames: np.full(len(frames.valid), LENGTH * per_frame[system])
+        )
+        return surplus._all_hopeless(trials, systems, stack([frames]))
+
+    assert given_up(1.0, 0.6, 5.0, 4.6)
+    assert not given_up(1.0, 0.8, 5.0, 4.6)
+    assert not given_up(1.0, 0.6, 5.0, 4.8)
+
+
+def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatch):
+    validation, _ = drifting((0.2, -0.2), 3, seed=0)
+    bounds = {"before": [0.0, 0.0, 0.0], "merged": [-90.0, 9.0, 9.0], "lost": [-np.inf, 0.0, np.nan]}
+    monkeypatch.setattr(surplus, "look_closely", lambda system, _: Windows(np.array(bounds[system.model]), None, None))
+
+    def accepted(name, **options):
+        before, merged = System("before", None), System(name, None)
+        trial = surplus._Trial(0, 0, (0, 1), merged, None)
+        trials = [(trial._replace(pair=None), before), (trial, merged)]
+        return surplus._judge(before, trials, validation, **options)[0].accepted
+
+    assert accepted("merged", given_up=False)
+    assert not accepted("merged", given_up=True)
+    assert not accepted("lost", given_up=False)

@@ -122,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return about, arrays
 
 
-def digest(tree: Any, words: str = "") -> str:
+def digest_of(tree: Any, words: str = "") -> str:
     """Tells one tree of arrays from another."""
     content = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):

@@ -38,6 +38,8 @@ class Merge(NamedTuple):
     error: float
     """Its standard error over held-out windows."""
     accepted: bool
+    given_up: bool = False
+    """Judged before all its steps, for being far off."""
 
 
 class Simplified(NamedTuple):
@@ -90,18 +92,20 @@ def without_surplus(
             break
         size = max(size, len(trials))
         states, restarts, data = _as_restarts(trials, size, training, schedule, jax.random.fold_in(key, round_number))
+        trained, given_up = [], False
         for done in range(calls):
             on_call(done, calls)
             if should_stop():
                 return found
             states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
             trained = [axis.pick(states.system, i) for i in range(len(trials))]
-            if _all_hopeless(trials, trained, validation):
+            given_up = done + 1 < calls and _all_hopeless(trials, trained, validation)
+            if given_up:
                 break
         accepted = []
         for owner in dict.fromkeys(trial.owner for trial in trials):
             own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
-            merge, system = _judge(found[owner].system, own, axis.pick(validation, sources[owner]))
+            merge, system = _judge(found[owner].system, own, axis.pick(validation, sources[owner]), given_up=given_up)
             on_merge(owner, merge)
             found[owner] = Simplified(system if merge.accepted else found[owner].system, [*found[owner].merges, merge])
             accepted += [owner] if merge.accepted else []
@@ -177,10 +181,13 @@ def _all_hopeless(trials: list[_Trial], trained: list[System], validation: Frame
 
 def _bounds(system: System, frames: Frames) -> Float[np.ndarray, " N"]:
     """Of every window, in nats; as low as can be where it is not finite."""
-    return np.nan_to_num(np.asarray(look_closely(system, frames).bound, float), nan=-np.inf)
+    bound = np.asarray(look_closely(system, frames).bound, float)
+    return np.where(np.isfinite(bound), bound, -np.inf)
 
 
-def _judge(before: System, trials: list[tuple[_Trial, System]], validation: Frames) -> tuple[Merge, System]:
+def _judge(
+    before: System, trials: list[tuple[_Trial, System]], validation: Frames, *, given_up: bool
+) -> tuple[Merge, System]:
     """The merge with the highest held-out bound against the better of the model before and after more training."""
     lengths = np.asarray(validation.valid).sum(axis=1)
     (_, control), *merges = trials
@@ -190,7 +197,7 @@ def _judge(before: System, trials: list[tuple[_Trial, System]], validation: Fram
     change, error = paired_change(merged[best], reference, lengths)
     trial, system = merges[best]
     assert trial.pair is not None
-    return Merge(*trial.pair, change, error, accepted=bool(change > -error)), system
+    return Merge(*trial.pair, change, error, accepted=bool(change > -error) and not given_up, given_up=given_up), system
 
 
 def paired_change(
