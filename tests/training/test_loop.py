@@ -135,7 +135,10 @@ def test_stopping_and_going_on_ends_at_the_same_bits(uninterrupted, tmp_path):
     assert same(part.systems, whole.systems)
     assert same(part.system, whole.system)
     assert (part.chosen, part.alive) == (whole.chosen, whole.alive)
-    assert replace(part.history, seconds=0.0) == replace(whole.history, seconds=0.0)
+    unlike = {"seconds": 0.0, "elapsed": []}
+    assert replace(part.history, **unlike) == replace(whole.history, **unlike)
+    assert sorted(whole.history.elapsed) == whole.history.elapsed
+    assert len(whole.history.elapsed) == len(whole.history.step)
 
 
 def test_a_finished_run_is_not_trained_again(uninterrupted, tmp_path):

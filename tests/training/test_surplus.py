@@ -64,10 +64,16 @@ def simplified(system, training, validation, **options):
     return found
 
 
-def test_two_names_for_one_motion_become_one():
+@pytest.fixture(scope="module")
+def two_names():
+    """A system that calls every other downward drift by another name, and frames of two drifts."""
     training, s = drifting((0.2, -0.2), 80, seed=0)
     validation, _ = drifting((0.2, -0.2), 40, seed=1)
-    system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
+    return trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s)), training, validation
+
+
+def test_two_names_for_one_motion_become_one(two_names):
+    system, training, validation = two_names
     assert np.count_nonzero(shares_in_use(look_closely(system, validation))) == 3
     calls = []
     found = simplified(system, training, validation, on_call=lambda done, _: calls.append(done))
@@ -107,10 +113,8 @@ def test_paired_change_is_the_mean_difference_and_its_standard_error():
     assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == NEVER
 
 
-def test_too_few_windows_and_a_stop_merge_nothing():
-    training, s = drifting((0.2, -0.2), 80, seed=0)
-    validation, _ = drifting((0.2, -0.2), 40, seed=1)
-    system = trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s))
+def test_too_few_windows_and_a_stop_merge_nothing(two_names):
+    system, training, validation = two_names
     few = jax.tree.map(lambda leaf: leaf[:7], validation)
     assert simplified(system, training, few).merges == []
     stopped = simplified(system, training, validation, should_stop=lambda: True)
