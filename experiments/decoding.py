@@ -28,6 +28,7 @@ from swerve.training.step import System
 from swerve.types import Frames
 
 HERE = Path(__file__).resolve().parent
+FOUND = HERE / "results" / "decoding"
 SEED, SEQUENCES, DRAWS, AT_ONCE = 102, 200, 64, 20
 SHOWN = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
 OFFSETS = (-np.inf, -5, -2, -1, 0, 1, 2, 3, 6, np.inf)
@@ -113,9 +114,10 @@ def measure(row: str) -> dict:
 def main():
     if not sys.argv[1:]:
         sys.exit(__doc__)
+    FOUND.mkdir(exist_ok=True)
     for row in sys.argv[1:]:
         found = measure(row)
-        write_json(HERE / "results" / "decoding" / f"{row.replace('/', '-')}.json", found)
+        write_json(FOUND / f"{row.replace('/', '-')}.json", found)
         print(row, found["decoded"], found["late"], "log weights' sd", found["log_weight_sd"])
 
 
