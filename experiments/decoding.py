@@ -22,6 +22,7 @@ from swerve.evaluation.naming import in_true_numbers
 from swerve.evaluation.scores import score
 from swerve.objective import Knobs, regime_chain
 from swerve.reproduce import surroundings
+from swerve.results import COLUMNS
 from swerve.run import Run
 from swerve.training.checkpoint import write_json
 from swerve.training.step import System
@@ -30,9 +31,7 @@ from swerve.types import Frames
 HERE = Path(__file__).resolve().parent
 FOUND = HERE / "results" / "decoding"
 SEED, SEQUENCES, DRAWS, AT_ONCE = 102, 200, 64, 20
-SHOWN = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
 OFFSETS = (-np.inf, -5, -2, -1, 0, 1, 2, 3, 6, np.inf)
-HALF_LOG_TWO_PI = 0.9189385332046727
 
 
 def weighed(run: Run, board: Board) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +43,7 @@ def weighed(run: Run, board: Board) -> tuple[np.ndarray, np.ndarray]:
 
     def one(frames: Frames, key):
         draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        log_q = -0.5 * ((draw.z - draw.mean) / draw.scale) ** 2 - jnp.log(draw.scale) - HALF_LOG_TWO_PI
+        log_q = jax.scipy.stats.norm.logpdf(draw.z, draw.mean, draw.scale)
         log_p = messages.log_normalizer(*chain)
         return messages.smooth(*chain).marginals, log_p - jnp.where(frames.valid[:, None], log_q, 0.0).sum()
 
@@ -73,7 +72,7 @@ def offsets(found: list[np.ndarray], truth: np.ndarray) -> np.ndarray:
 
 def scores(labels: list[np.ndarray], board: Board) -> dict[str, float]:
     every = score(labels, list(board.s)).as_dict()
-    return {name: round(every[name], 2) for name in SHOWN}
+    return {name: round(every[name], 2) for name in COLUMNS}
 
 
 def measure(row: str) -> dict:

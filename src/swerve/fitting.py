@@ -160,7 +160,7 @@ def simplify(
 
 def in_words(merge: Merge) -> str:
     """A merge in words."""
-    verdict = "merged" if merge.accepted else "kept apart"
+    verdict = "merged" if merge.accepted else "kept apart before all steps" if merge.given_up else "kept apart"
     return (
         f"regimes {merge.kept} and {merge.dropped} {verdict}: as one, the held-out bound"
         f" changes by {merge.change:+.3f} +- {merge.error:.3f} nats per frame"

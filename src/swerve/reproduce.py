@@ -122,6 +122,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
         else:
             runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
             found, details = runner(prepared, config, experiment, test, work)
+    now = surroundings()
     for title, (scores, raw) in found.items():
         stored = {
             "board": experiment.board,
@@ -137,8 +138,8 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             "config": asdict(config),
             "seeds": {"training": TRAINING_SEED, "test": TEST_SEED, "runs": list(range(len(scores)))},
             "wall_seconds": round(time.perf_counter() - began, 1),
-            **surroundings(),
-            "finished_commit": surroundings()["commit"],
+            **now,
+            "finished_commit": now["commit"],
             **origin,
         }
         target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")

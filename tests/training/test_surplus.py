@@ -124,6 +124,7 @@ def test_too_few_windows_and_a_stop_merge_nothing(two_names):
 
 def test_a_merge_is_told_in_words():
     assert in_words(Merge(0, 2, -0.001, 0.002, accepted=True)).startswith("regimes 0 and 2 merged")
+    assert "kept apart before all steps" in in_words(Merge(0, 2, -0.5, 0.002, accepted=False, given_up=True))
     assert "kept apart: as one, the held-out bound changes by -0.100" in in_words(
         Merge(0, 2, -0.1, 0.002, accepted=False)
     )
