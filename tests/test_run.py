@@ -13,7 +13,9 @@ from swerve.build import build_system
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
+from swerve.fitting import in_words
 from swerve.segment import bucket_rows
+from swerve.training.surplus import Merge
 from swerve.types import Series
 
 CONFIG = api.make_config(2, settings=SETTINGS)
@@ -330,10 +332,8 @@ def test_merges_are_told_and_kept_with_the_run(recordings, tmp_path):
     assert fitted.history is not None
     assert fitted.history.merges
     assert any(note.startswith("trying regimes as one") for note in notes)
-    assert [note.split(":")[0] for note in notes if note.startswith("regimes ")] == [
-        f"regimes {one['kept']} and {one['dropped']} {'merged' if one['accepted'] else 'kept apart'}"
-        for one in fitted.history.merges
-    ]
+    told = [in_words(Merge(**one)) for one in fitted.history.merges]
+    assert [note for note in notes if note.startswith("regimes ")] == told
     again = run.load(tmp_path / "run")
     assert again.history is not None
     assert again.history.merges == fitted.history.merges
