@@ -23,7 +23,7 @@ PAGES = (EXPERIMENTS.parent / "docs" / "results.md", EXPERIMENTS.parent / "READM
 BLOCK = re.compile(r"(<!-- (table|figure|summary|time|decoding): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
-    *("success", "runs", "minutes", "hardware", "commit"),
+    *("success", "right K", "runs", "minutes", "hardware", "commit"),
 )
 SUMMARY_HEADINGS = ("board", "frame F1", "switch F1, exact", "switch F1, ±5", "one restart", "AR-HMM, frame F1")
 DIVERGED, OTHER_SETTINGS = "diverged", "run with other settings than it has now"
@@ -57,7 +57,7 @@ def table(name: str, experiments: Path) -> str:
     if not lines:
         return "No row has been run yet."
     full = [[*cells, *[""] * (len(HEADINGS) - len(cells))] for cells in lines]
-    return as_markdown([HEADINGS, ["---", "---", *["---:"] * 6, "---", "---"], *full])
+    return as_markdown([HEADINGS, ["---", "---", *["---:"] * 7, "---", "---"], *full])
 
 
 def summary(model: str, experiments: Path) -> str:
@@ -172,7 +172,7 @@ def plus_minus(mean: float, sd: float | None = None) -> str:
 
 
 def run_cells(stored: Stored) -> list[str]:
-    """Success, runs, minutes, hardware, commit."""
+    """Success, runs with the right number of regimes, runs, minutes, hardware, commit."""
     rate, runs = stored.get("success_rate"), stored["scores"]["frame_f1"]["runs"]
     scored = sum(run is not None for run in runs)
     training = stored["details"][0]
@@ -180,11 +180,18 @@ def run_cells(stored: Stored) -> list[str]:
     device = training.get("trained_on", stored["hardware"]).split(": ")[-1]
     return [
         "" if rate is None else f"{100 * rate:.0f} %",
+        right_number(stored.get("regimes", {"found": []})),
         f"{scored}" if scored == len(runs) else f"{scored} of {len(runs)}",
         f"{seconds / 60:.1f}",
         device.upper() if device == "cpu" else device,
         stored["commit"][:7],
     ]
+
+
+def right_number(regimes: Mapping[str, Any]) -> str:
+    """In how many runs as many regimes are in use as there are true ones."""
+    told = [found for found in regimes["found"] if found is not None]
+    return f"{sum(found == regimes['true'] for found in told)} of {len(told)}" if told else ""
 
 
 def figure(name: str, experiments: Path, docs: Path) -> str:

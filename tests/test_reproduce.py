@@ -43,6 +43,8 @@ def check_stored(path: Path, model: str, runs: int) -> dict:
         assert spread["sd"] >= 0
     assert 0 < stored["scores"]["frame_f1"]["mean"] <= 100
     assert set(stored["versions"]) == {"python", *reproduce.PACKAGES}
+    assert stored["regimes"]["true"] == 2
+    assert len(stored["regimes"]["found"]) == runs
     assert stored["commit"]
     assert stored["hardware"].startswith("cpu")
     assert stored["config"]["model"]["regimes"] == 2
@@ -66,6 +68,7 @@ def test_fast_rows_run_once_and_are_shown(experiments, monkeypatch):
     assert oracle["row"] == "a tiny oracle"
     assert oracle["scores"]["frame_f1"]["mean"] > 90
     arhmm = check_stored(results / "arhmm.json", "arhmm", 2)
+    assert arhmm["regimes"]["found"] == [2, 2]
     assert [(detail["lags"], detail["features"]) for detail in arhmm["details"]] == [(1, 0), (1, 0)]
 
     def fail(*arguments):
@@ -87,6 +90,7 @@ def test_an_snlds_row_and_its_row_with_one_restart(experiments):
     chosen = check_stored(results / "snlds.json", "snlds", 1)
     single = check_stored(results / "snlds-one-restart.json", "snlds", 3)
     assert chosen["success_rate"] == single["success_rate"] == 1.0
+    assert set(chosen["regimes"]["found"] + single["regimes"]["found"]) <= {1, 2}
     timing, detail, *others = chosen["details"]
     assert timing["training_seconds"] > 0
     assert [len(one["restarts"]) for one in (detail, *others)] == [2, 1, 1]

@@ -60,9 +60,9 @@ def cells(experiments, name="arm"):
 def test_a_row_stands_between_the_target_and_the_papers_numbers(experiments):
     store(experiments, "arm/snlds")
     target, ours, *paper = cells(experiments)
-    assert target == ["**target**", "to be reached", "≥ 94.0", "", "≥ 85.0", "≥ 60 %", "", "", "", ""]
+    assert target == ["**target**", "to be reached", "≥ 94.0", "", "≥ 85.0", "≥ 60 %", "", "", "", "", ""]
     scores = ["71.3 ± 1.5"] * 3
-    assert ours == ["`snlds`", "snlds, a / row", *scores, "50 %", "2", "1.5", "CPU", "0123456"]
+    assert ours == ["`snlds`", "snlds, a / row", *scores, "50 %", "", "2", "1.5", "CPU", "0123456"]
     assert [line[:5] for line in paper] == [
         ["slds", "the paper's", "81.0 ± 3.4", "", ""],
         ["slds-merged", "the paper's", "90.0", "", "70.0 ± 2.0"],
@@ -72,20 +72,25 @@ def test_a_row_stands_between_the_target_and_the_papers_numbers(experiments):
 def test_training_has_its_own_time_and_hardware(experiments):
     training = {"training_seconds": 600.0, "trained_on": "gpu: NVIDIA H200"}
     store(experiments, "arm/snlds", details=[training, {}])
-    assert cells(experiments)[1][7:9] == ["10.0", "NVIDIA H200"]
+    assert cells(experiments)[1][8:10] == ["10.0", "NVIDIA H200"]
 
 
 def test_a_single_run_has_no_spread_and_may_have_no_target(experiments):
     store(experiments, "arm/oracle", mean=100.0, runs=[100.0], success_rate=None)
-    assert cells(experiments)[1][2:7] == ["100.0", "100.0", "100.0", "", "1"]
+    assert cells(experiments)[1][2:8] == ["100.0", "100.0", "100.0", "", "", "1"]
 
 
 def test_runs_that_diverged_are_told(experiments):
     store(experiments, "arm/all", mean=None, runs=[None, None])
     store(experiments, "arm/one", runs=[None, 71.0, 71.5])
     every, one = cells(experiments)[1:3]
-    assert every[2:7] == ["diverged"] * 3 + ["50 %", "0 of 2"]
-    assert one[2] == "71.3 ± 1.5" and one[6] == "2 of 3"
+    assert every[2:8] == ["diverged"] * 3 + ["50 %", "", "0 of 2"]
+    assert one[2] == "71.3 ± 1.5" and one[7] == "2 of 3"
+
+
+def test_runs_with_the_right_number_of_regimes_are_counted(experiments):
+    store(experiments, "arm/snlds", regimes={"true": 3, "found": [3, 4, 3, None]})
+    assert cells(experiments)[1][6] == "2 of 3"
 
 
 def test_scores_before_merging_stand_below_where_they_differ(experiments):

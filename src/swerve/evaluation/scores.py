@@ -79,6 +79,12 @@ def score(predicted: Sequence[Labels], truth: Sequence[Labels]) -> Scores:
     )
 
 
+def regimes_in_use(labels: Sequence[Labels], least_share: float = 0.01) -> int:
+    """How many regimes hold at least this share of the frames."""
+    _, frames = np.unique(np.concatenate(labels), return_counts=True)
+    return int(np.sum(frames >= least_share * frames.sum()))
+
+
 def label_scores(predicted: Sequence[Labels], truth: Sequence[Labels]) -> LabelScores:
     """Scores of labels that already carry the true regimes' numbers."""
     every_true, every_predicted = np.concatenate(truth), np.concatenate(predicted)
