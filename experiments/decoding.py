@@ -2,8 +2,8 @@
 
     python experiments/decoding.py dubins-positions/snlds-0.1 fields/snlds
 
-Labels come from regime probabilities averaged over draws of z. Do more draws help, the most probable path instead of
-each frame's most probable regime, or draws weighed by how probable the model finds them? Weights that are nearly
+Labels come from regime probabilities averaged over draws of z, at a price for every switch. Does the price help, or
+more draws, the most probable path instead, draws weighed by how probable the model finds them? Weights that are nearly
 equal say that q is the model's own posterior, and that what is wrong is wrong in the model.
 """
 
@@ -24,6 +24,7 @@ from swerve.objective import Knobs, regime_chain
 from swerve.reproduce import surroundings
 from swerve.results import COLUMNS
 from swerve.run import Run
+from swerve.segment import worthwhile_labels
 from swerve.training.checkpoint import write_json
 from swerve.training.step import System
 from swerve.types import Frames
@@ -83,13 +84,16 @@ def measure(row: str) -> dict:
     def labels(**how) -> list[np.ndarray]:
         return [one.labels for one in in_true_numbers(done.run.segment(series, **how), list(board.s))]
 
+    alone = [one.probabilities.argmax(axis=1) for one in done.run.segment(series)]
     probabilities, spread = weighed(done.run, board)
+    every = np.ones(board.s.shape, bool)
     decoded = {
+        "16 draws, each frame alone": alone,
         "1 draw": labels(samples=1),
         "16 draws": labels(),
         f"{DRAWS} draws": labels(samples=DRAWS),
         "16 draws, Viterbi": labels(viterbi=True),
-        f"{DRAWS} draws, weighed": list(probabilities.argmax(axis=-1)),
+        f"{DRAWS} draws, weighed": list(np.asarray(worthwhile_labels(probabilities, every))),
     }
     late = offsets(decoded["16 draws"], board.s)
     counts, _ = np.histogram(late, OFFSETS)

@@ -81,7 +81,9 @@ def test_every_frame_of_ragged_recordings_with_gaps_has_a_regime(fitted, recordi
         assert set(segmentation.labels.tolist()) <= {0, 1}
         assert segmentation.probabilities.shape == (len(one), 2)
         np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-5)
-        np.testing.assert_array_equal(segmentation.labels, segmentation.probabilities.argmax(axis=1))
+        alone = segmentation.probabilities.argmax(axis=1)
+        assert np.mean(segmentation.labels == alone) > 0.9
+        assert len(segmentation.change_points) <= np.count_nonzero(np.diff(alone))
         assert found.expected.shape == one.x.shape
         assert np.isfinite(found.expected).all()
 

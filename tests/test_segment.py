@@ -1,5 +1,7 @@
 """From a system and a batch to regimes; a label belongs to its recording alone."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from swerve.build import build_system
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.segment import bucket_length, infer_batch
+from swerve.segment import SWITCH_PRICE, bucket_length, infer_batch, worthwhile_labels
 from swerve.types import Frames
 
 K, T, D, SAMPLES = 3, 6, 2, 3
@@ -73,3 +75,21 @@ def test_a_bucket_holds_the_recording_and_at_most_a_quarter_more(length):
 
 def test_few_buckets_serve_many_lengths():
     assert len({bucket_length(length) for length in range(1, 10_001)}) < 50
+
+
+def test_labels_are_the_best_of_all_paths():
+    probabilities = np.random.default_rng(1).dirichlet(np.ones(K), size=(20, T)).astype(np.float32)
+    valid = np.arange(T) < np.resize([T, 4, 1], 20)[:, None]
+    found = np.asarray(worthwhile_labels(probabilities, valid))
+    for row, frames, labels in zip(probabilities, valid.sum(axis=1), found, strict=True):
+        paths = np.array(list(itertools.product(range(K), repeat=int(frames))))
+        right = row[np.arange(frames), paths].sum(axis=1)
+        best = np.argmax(right - SWITCH_PRICE * np.count_nonzero(np.diff(paths, axis=1), axis=1))
+        assert labels[:frames].tolist() == paths[best].tolist()
+
+
+def test_a_certain_frame_stands_alone_and_a_flicker_does_not():
+    doubtful = np.array([0.9, 0.9, 0.4, 0.9, 0.3, 0.9, 0.0, 0.9])
+    probabilities = np.stack([doubtful, 1 - doubtful], axis=-1)[None]
+    labels = worthwhile_labels(probabilities, np.ones((1, len(doubtful)), bool))
+    assert labels[0].tolist() == [0, 0, 0, 0, 0, 0, 1, 0]

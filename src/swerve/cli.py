@@ -115,7 +115,10 @@ def segment(
     samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
     viterbi: Annotated[
         bool,
-        typer.Option("--viterbi", help="The most probable path instead of each frame's most probable regime."),
+        typer.Option(
+            "--viterbi",
+            help="The most probable path instead of the most frames expected to be right.",
+        ),
     ] = False,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,

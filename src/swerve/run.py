@@ -24,7 +24,7 @@ from swerve.fitting import fit_arhmm, fit_snlds
 from swerve.imagecode import ImageCode
 from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
-from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch
+from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch, worthwhile_labels
 from swerve.settings import from_dict
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
@@ -161,13 +161,13 @@ class Run:
             probabilities, paths, expected = _infer_arhmm(self.model, frames)
         else:
             probabilities, paths, expected = infer_batch(self.model, frames, samples=samples)
-        probabilities, paths, expected = (np.asarray(a) for a in (probabilities, paths, expected))
+        labels = paths if viterbi else worthwhile_labels(probabilities, frames.valid)
+        probabilities, labels, expected = (np.asarray(a) for a in (probabilities, labels, expected))
         results = {}
         for row, i in enumerate(batch):
             stop = len(ready[i])
             probable = probabilities[row, :stop].astype(float)
-            labels = paths[row, :stop] if viterbi else probable.argmax(axis=1)
-            found = Segmentation(labels.astype(np.int64), probable, ready[i].name)
+            found = Segmentation(labels[row, :stop].astype(np.int64), probable, ready[i].name)
             results[i] = Inferred(found, self.standardizer.invert(expected[row, :stop].astype(float)))
         return results
 

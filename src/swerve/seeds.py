@@ -226,23 +226,25 @@ def guides_for(
     chosen = [next(turns[count]) for count in wanted if count in turns]
     numbers = itertools.count(1)
     return Guides(
-        jnp.stack([silence, *(_widened(_lasting(one, training), regimes) for one in chosen)]),
+        jnp.stack([silence, *(_widened(_sure(one, training), regimes) for one in chosen)]),
         [next(numbers) if count in turns else 0 for count in wanted],
         staged=False,
     )
 
 
-def _lasting(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
-    """Its responsibilities, but silence about segments shorter than the lags it reads (docs/decisions/0013)."""
-    lasts = segment_lengths(labels_of(candidate.model, frames)) >= candidate.lags
-    return jnp.where(lasts[..., None], responsibilities(candidate.model, frames), 0.0)
+def _sure(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
+    """Its responsibilities, but silence about as many frames before a switch as it reads (docs/decisions/0013)."""
+    surely = frames_to_next_switch(labels_of(candidate.model, frames)) > candidate.lags
+    return jnp.where(surely[..., None], responsibilities(candidate.model, frames), 0.0)
 
 
-def segment_lengths(labels: Int[np.ndarray, "N T"]) -> Int[np.ndarray, "N T"]:
-    """How many frames the segment of each frame has."""
-    begins = np.diff(labels, axis=1, prepend=labels.min() - 1) != 0
-    segments = np.cumsum(begins.ravel()) - 1
-    return np.bincount(segments)[segments].reshape(labels.shape)
+def frames_to_next_switch(labels: Int[np.ndarray, "N T"]) -> Float[np.ndarray, "N T"]:
+    """How many frames later another regime begins; infinite where none does. -1 is no frame, and no regime."""
+    switches = (labels[:, 1:] != labels[:, :-1]) & (labels[:, 1:] >= 0) & (labels[:, :-1] >= 0)
+    begins = np.where(switches, np.arange(1.0, labels.shape[1]), np.inf)
+    following = np.minimum.accumulate(begins[:, ::-1], axis=1)[:, ::-1]
+    never = np.full((len(labels), 1), np.inf)
+    return np.concatenate([following, never], axis=1) - np.arange(labels.shape[1])
 
 
 def _widened(probabilities: Float[Array, "N T k"], regimes: int) -> Float[Array, "N T K"]:

@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
 from swerve.objective import Knobs, regime_chain
@@ -16,6 +16,7 @@ SHORTEST_BUCKET = 16
 LARGEST_BATCH = 64
 FRAMES_AT_ONCE = 20_000
 VALUES_AT_ONCE = 250_000  # of all channels: an image is drawn in many more numbers than it has pixels
+SWITCH_PRICE = 0.45  # frames expected to be right that a switch must gain (docs/decisions/0017)
 NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
 
 
@@ -48,6 +49,14 @@ def infer_batch(system: System, frames: Frames, *, samples: int):
     key = jax.random.key(NOISE_SEED)
     with jax.default_matmul_precision("highest"):
         return jax.vmap(lambda f: inferred(system, f, samples=samples, key=key))(frames)
+
+
+@jax.jit
+def worthwhile_labels(probabilities: Float[Array, "N T K"], valid: Bool[Array, "N T"]) -> Int[Array, "N T"]:
+    """The labels of which most frames are expected to be right, less SWITCH_PRICE for every switch."""
+    regimes = probabilities.shape[-1]
+    start, price = jnp.zeros(regimes), SWITCH_PRICE * (jnp.eye(regimes) - 1)
+    return jax.vmap(lambda one, frames: messages.viterbi(start, price, one, frames))(probabilities, valid)
 
 
 def batch_rows(length: int, channels: int = 1) -> int:
