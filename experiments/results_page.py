@@ -184,14 +184,20 @@ def run_cells(stored: Stored) -> list[str]:
         f"{scored}" if scored == len(runs) else f"{scored} of {len(runs)}",
         f"{seconds / 60:.1f}",
         device.upper() if device == "cpu" else device,
-        stored["commit"][:7],
+        commits(stored),
     ]
 
 
+def commits(stored: Stored) -> str:
+    """That of training, and that of merging and labelling where it is another and known."""
+    trained, finished = (stored.get(key, "unknown")[:7] for key in ("commit", "finished_commit"))
+    return trained if finished in (trained, "unknown") else f"{trained}, {finished}"
+
+
 def right_number(regimes: Mapping[str, Any]) -> str:
-    """In how many runs as many regimes are in use as there are true ones."""
-    told = [found for found in regimes["found"] if found is not None]
-    return f"{sum(found == regimes['true'] for found in told)} of {len(told)}" if told else ""
+    """In how many runs as many regimes occur as there are true ones; a run that diverged has none."""
+    found = regimes["found"]
+    return f"{found.count(regimes['true'])} of {len(found)}" if any(found) else ""
 
 
 def figure(name: str, experiments: Path, docs: Path) -> str:

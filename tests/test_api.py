@@ -65,14 +65,6 @@ def test_an_array_of_four_axes_is_video():
         api.to_series(np.zeros((50, 8, 8, 3)))
 
 
-def test_a_list_may_hold_videos_of_different_lengths():
-    images = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 2, 6)
-    first, second = api.to_series([images[0], images[1, :3]])
-    assert first.image == second.image == (2, 6)
-    assert (len(first), len(second), second.name) == (5, 3, "1")
-    np.testing.assert_array_equal(second.x[2], images[1, 2].ravel())
-
-
 def test_a_list_may_hold_arrays_of_different_lengths(balls):
     series = api.to_series([balls[0], balls[1, :60], jnp.asarray(balls[2])])
     assert [len(one) for one in series] == [100, 60, 100]

@@ -90,7 +90,14 @@ def test_runs_that_diverged_are_told(experiments):
 
 def test_runs_with_the_right_number_of_regimes_are_counted(experiments):
     store(experiments, "arm/snlds", regimes={"true": 3, "found": [3, 4, 3, None]})
-    assert cells(experiments)[1][6] == "2 of 3"
+    store(experiments, "arm/story", regimes={"true": 3, "found": [None]})
+    assert [line[6] for line in cells(experiments)[1:3]] == ["2 of 4", ""]
+
+
+def test_labels_may_be_of_a_later_commit_than_training(experiments):
+    store(experiments, "arm/same", finished_commit="0123456789")
+    store(experiments, "arm/snlds", finished_commit="abcdefghij")
+    assert [line[-1] for line in cells(experiments)[1:3]] == ["0123456", "0123456, abcdefg"]
 
 
 def test_scores_before_merging_stand_below_where_they_differ(experiments):

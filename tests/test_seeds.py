@@ -6,11 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from swerve import boards, seeds
+from swerve import seeds
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data import bouncing_ball, dubins
+from swerve.data.windows import to_frames
 from swerve.preparation import prepare
 from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime, simplest_that_pays
+from swerve.types import Series
 
 
 def candidate(lags, held_out, labels):
@@ -40,20 +42,15 @@ def test_how_far_the_next_switch_is():
     assert seeds.frames_to_next_switch(labels).tolist() == [[2, 1, 1, never, never], [3, 2, 1, never, never]]
 
 
-def test_guides_are_silent_before_a_switch_for_as_many_frames_as_they_read():
-    paths = boards.find("dubins-positions-0.01").generate(60, seed=5)
-    config = dataclasses.replace(Config(), training=TrainingConfig(window=100))
-    prepared = prepare(paths.series(), config)
-    arhmm = ArHmmConfig(lags=(4,), features=(0,), restarts=1)
-    guides = seeds.guides_for(
-        [3], prepared.training, prepared.validation, arhmm, regimes=3, key=jax.random.key(0)
-    ).preferences[1]
-    speaks = np.asarray(guides.sum(axis=-1) > 0.5)
-    assert 0.1 < np.mean(~speaks) < 0.3
-    assert speaks[:, -1].all()
-    for silent in ~speaks:
-        begins, ends = np.flatnonzero(np.diff(silent, prepend=False) > 0).reshape(-1, 2).T
-        assert np.all((ends - begins >= 4) | (begins == 0))
+def test_guides_are_silent_before_a_switch_for_as_many_frames_as_they_read(monkeypatch):
+    labels = np.array([[0, 0, 0, 0, 1, 2, 2, 2, 2, 1]])
+    monkeypatch.setattr(seeds, "labels_of", lambda model, frames: labels)
+    monkeypatch.setattr(seeds, "responsibilities", lambda model, frames: jax.nn.one_hot(labels, 3))
+    frames = to_frames([Series(np.zeros((labels.size, 1)))])
+    told = np.asarray(seeds._silent_before_switches(candidate(2, 0.0, LONG), frames))
+    speaks = told.sum(axis=-1) > 0
+    assert speaks[0].tolist() == [True, True, False, False, False, True, True, False, False, True]
+    assert (told.argmax(axis=-1) == labels)[speaks].all()
 
 
 def test_a_regime_that_hardly_occurs_says_nothing_about_lags():

@@ -43,10 +43,10 @@ def fit(
 ) -> Run:
     """Finds `regimes` regimes (3 unless told) in recordings without labels.
 
-    `data` is a file, several files, a data frame, an array (T, D) or (N, T, D), a list of recordings (T, D), or a list
-    of Series; video is an array (N, T, height, width) or a list of (T, height, width). NaN is a missing value.
-    Columns of files may tell recordings apart, hold true regimes (never trained on) or drive the system; a Series
-    brings its own. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
+    `data` is a file, several files, a data frame, an array (T, D) or (N, T, D), video (N, T, height, width), a list of
+    recordings (T, D), or a list of Series; NaN is a missing value. Columns of files may tell recordings apart, hold
+    true regimes (never trained on) or drive the system; a Series brings its own. `settings` are strings such as
+    "training.steps=20000". With `out` the run is kept in a folder.
     """
     config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
     folder = None if out is None else Path(out)
@@ -130,9 +130,12 @@ def to_series(data: Any, **roles: Any) -> list[Series]:
         raise InputError("There are no recordings.")
     if all(isinstance(item, Series) for item in items):
         return items
-    found = [_videos(item[None]) if getattr(item, "ndim", 0) == 3 else to_series(item) for item in items]
+    found = [to_series(item) for item in items]
     if any(len(one) != 1 for one in found):
-        raise InputError("A recording must have the shape (frames, channels): a list holds one recording per item.")
+        raise InputError(
+            "A recording must have the shape (frames, channels): a list holds one recording per item."
+            " A video is a Series with the pixels of each frame in a row and image=(height, width)."
+        )
     return [replace(one, name=str(i)) for i, (one,) in enumerate(found)]
 
 
@@ -146,8 +149,8 @@ def _videos(images: Any) -> list[Series]:
     count, frames, height, width = images.shape
     if width <= MOST_COLOURS:
         raise InputError(
-            "Video is an array (recordings, frames, height, width) or a list of (frames, height, width);"
-            f" {images.shape} looks like colours on the last axis: give one channel, such as the brightness."
+            "An array of four axes is video (recordings, frames, height, width),"
+            f" and {images.shape} looks like colours on the last axis: give one channel, such as the brightness."
         )
     flat = np.asarray(images).reshape(count, frames, -1)
     columns = pixel_names((height, width))

@@ -117,7 +117,7 @@ def segment(
         bool,
         typer.Option(
             "--viterbi",
-            help="The most probable path instead of the most frames expected to be right.",
+            help="The most probable path instead.",
         ),
     ] = False,
     sequence_column: SequenceColumn = None,
@@ -126,7 +126,8 @@ def segment(
 ) -> None:
     """Labels every frame of recordings, new or old, with a fitted model.
 
-    Writes NAME.csv (frame, regime, a probability per regime) for each recording and change_points.json.
+    Writes NAME.csv (frame, regime, a probability per regime) for each recording and change_points.json. Labels are
+    those of which most frames are expected to be right, at a small price for every switch, so that they do not flicker.
     """
     fitted = runs.load(run)
     series = _read(data, sequence_column, label_column, control_column)

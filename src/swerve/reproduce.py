@@ -23,7 +23,7 @@ from swerve.config import Config
 from swerve.curves import CurveFile, look
 from swerve.data.board import Board
 from swerve.errors import InputError
-from swerve.evaluation.scores import regimes_in_use, score
+from swerve.evaluation.scores import regimes_that_occur, score
 from swerve.experiment import (
     NOT_REAL,
     TEST_SEED,
@@ -132,7 +132,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             "scores": _summary(scores),
             **({} if raw is None else {"scores_before_merging": _summary(raw)}),
             "success_rate": _success_rate(scores, experiment.target),
-            "regimes": {"true": regimes_in_use(list(test.s)), "found": [one and one.get("regimes") for one in scores]},
+            "regimes": {"true": regimes_that_occur(list(test.s)), "found": [_regimes(one) for one in scores]},
             "bound_f1_rank_correlation": None if title else results.rank_correlation(details),
             "details": details,
             "experiment": asdict(experiment),
@@ -233,7 +233,7 @@ def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test
 
 
 def _score(labels: Any, test: Board) -> dict[str, float]:
-    return {**score(list(labels), list(test.s)).as_dict(), "regimes": regimes_in_use(list(labels))}
+    return {**score(list(labels), list(test.s)).as_dict(), "regimes": regimes_that_occur(list(labels))}
 
 
 def _summary(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -245,6 +245,11 @@ def _success_rate(scores: Sequence[Mapping[str, Any] | None], target: float | No
     if target is None:
         return None
     return sum(one is not None and one["frame_f1"] >= target for one in scores) / len(scores)
+
+
+def _regimes(scores: Mapping[str, Any] | None) -> int | None:
+    """None for a run that diverged, and for a story, which does not count them."""
+    return None if scores is None else scores.get("regimes")
 
 
 def _spread(values: list[float | None]) -> dict[str, Any]:

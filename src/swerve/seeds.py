@@ -226,16 +226,16 @@ def guides_for(
     chosen = [next(turns[count]) for count in wanted if count in turns]
     numbers = itertools.count(1)
     return Guides(
-        jnp.stack([silence, *(_widened(_sure(one, training), regimes) for one in chosen)]),
+        jnp.stack([silence, *(_widened(_silent_before_switches(one, training), regimes) for one in chosen)]),
         [next(numbers) if count in turns else 0 for count in wanted],
         staged=False,
     )
 
 
-def _sure(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
-    """Its responsibilities, but silence about as many frames before a switch as it reads (docs/decisions/0013)."""
-    surely = frames_to_next_switch(labels_of(candidate.model, frames)) > candidate.lags
-    return jnp.where(surely[..., None], responsibilities(candidate.model, frames), 0.0)
+def _silent_before_switches(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
+    """Its responsibilities, and nothing about as many frames before a switch as it reads (docs/decisions/0013)."""
+    tells = frames_to_next_switch(labels_of(candidate.model, frames)) > candidate.lags
+    return jnp.where(tells[..., None], responsibilities(candidate.model, frames), 0.0)
 
 
 def frames_to_next_switch(labels: Int[np.ndarray, "N T"]) -> Float[np.ndarray, "N T"]:

@@ -57,7 +57,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The regimes of one recording: a label and K probabilities for every frame."""
+    """The regimes of one recording: a label and K probabilities for every frame.
+
+    A label need not be the most probable one of its frame: a switch has its price (docs/decisions/0017).
+    """
 
     labels: Int[np.ndarray, " T"]
     probabilities: Float[np.ndarray, "T K"]

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from swerve.evaluation.scores import count_matches, regimes_in_use, score, switch_f1, switch_times
+from swerve.evaluation.scores import count_matches, regimes_that_occur, score, switch_f1, switch_times
 
 
 def labels(text: str) -> np.ndarray:
@@ -126,7 +126,8 @@ def test_switch_times_are_the_first_frames_of_new_regimes():
     assert switch_times(labels("0")).tolist() == []
 
 
-def test_a_regime_of_a_few_stray_frames_is_not_in_use():
+def test_a_regime_of_a_few_stray_frames_does_not_count():
     mostly, strays = np.repeat([0, 1], 100), np.array([2])
-    assert regimes_in_use([mostly, strays]) == 2
-    assert regimes_in_use([mostly, np.repeat(strays, 3)]) == 3
+    assert regimes_that_occur([mostly, strays]) == 2
+    assert regimes_that_occur([mostly, np.repeat(strays, 3)]) == 3
+    assert regimes_that_occur([mostly, np.full(10, -1)]) == 2

@@ -9,6 +9,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from swerve.evaluation.matching import Labels, merging, one_to_one, pooled_confusion
 
+OCCURS = 0.01  # of the frames
+
 
 @dataclass(frozen=True)
 class F1:
@@ -79,10 +81,11 @@ def score(predicted: Sequence[Labels], truth: Sequence[Labels]) -> Scores:
     )
 
 
-def regimes_in_use(labels: Sequence[Labels], least_share: float = 0.01) -> int:
-    """How many regimes hold at least this share of the frames."""
-    _, frames = np.unique(np.concatenate(labels), return_counts=True)
-    return int(np.sum(frames >= least_share * frames.sum()))
+def regimes_that_occur(labels: Sequence[Labels]) -> int:
+    """How many regimes hold more than stray frames: at least the share OCCURS of those that are labelled."""
+    every = np.concatenate(labels)
+    _, frames = np.unique(every[every >= 0], return_counts=True)
+    return int(np.sum(frames >= OCCURS * frames.sum()))
 
 
 def label_scores(predicted: Sequence[Labels], truth: Sequence[Labels]) -> LabelScores:
