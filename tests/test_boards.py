@@ -6,6 +6,8 @@ import pytest
 from swerve import api, boards, run
 from swerve.evaluation.scores import score
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SMALL = (
     "training.restarts=1",
     "training.merging=0",
@@ -19,7 +21,12 @@ SMALL = (
 @pytest.mark.parametrize(
     ("name", "regimes", "margin", "settings"),
     [
-        ("dubins-positions-0.01", 3, 40, ("training.steps=500", "arhmm.lags=[2]", "arhmm.features=[0]")),
+        (
+            "dubins-positions-0.01",
+            3,
+            40,
+            ("training.steps=500", "arhmm.lags=[2]", "arhmm.features=[0]", "arhmm.restarts=2"),
+        ),
         ("fields-0.02", 3, 40, ("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[20]", "model.state_size=2")),
         (
             "reacher",

@@ -66,6 +66,7 @@ def test_lags_that_straddle_do_not_decide_whether_bending_pays():
     assert simplest_that_pays([candidate(8, 5.0, SHORT)._replace(features=20), straight, bent])[0] is straight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("board", "regimes", "lags"),
     [(bouncing_ball.generate(150, seed=7), 2, (1, 2)), (dubins.positions(150, seed=7, noise=0.03), 3, (4, 8))],
