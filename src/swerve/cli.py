@@ -113,13 +113,7 @@ def segment(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the labels.")],
     samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
-    viterbi: Annotated[
-        bool,
-        typer.Option(
-            "--viterbi",
-            help="The most probable path instead.",
-        ),
-    ] = False,
+    viterbi: Annotated[bool, typer.Option("--viterbi", help="The most probable path instead of these labels.")] = False,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,
     control_column: ControlColumn = None,

@@ -14,7 +14,7 @@ from swerve.model.noise import AbstractNoise
 from swerve.networks import Mlp
 from swerve.types import Key
 
-FRAMES_AT_ONCE = 10  # of every sequence in a batch
+DRAWN_AT_ONCE = 10  # images of every sequence in a batch
 
 
 def starts_as_identity(state_size: int, channels: int, hidden: Sequence[int]) -> bool:
@@ -72,7 +72,7 @@ class ImageEmission(AbstractEmission):
     def log_prob(self, x, observed, z):
         # Drawing an image takes a hundred times its memory: a few at a time, and again for the gradient.
         drawn_again = jax.checkpoint(lambda frame: _log_prob_of_frame(self, *frame))
-        return jax.lax.map(drawn_again, (x, observed, z), batch_size=FRAMES_AT_ONCE)
+        return jax.lax.map(drawn_again, (x, observed, z), batch_size=DRAWN_AT_ONCE)
 
     def reading(self, z):
         return _of_every_head(self.networks, z)
