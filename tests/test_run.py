@@ -151,6 +151,11 @@ def test_labels_do_not_depend_on_the_truth(fitted, recordings):
     assert_same_segmentations(fitted.segment(blind), fitted.segment(recordings))
 
 
+def test_labels_pay_for_their_switches(fitted, recordings, monkeypatch):
+    monkeypatch.setattr(run, "worthwhile_labels", lambda probabilities, valid: np.ones(valid.shape, int))
+    assert all(one.labels.all() for one in fitted.segment(recordings))
+
+
 def test_the_most_probable_path_is_an_option(fitted, recordings):
     frames, path = fitted.segment(recordings), fitted.segment(recordings, viterbi=True)
     for one, other in zip(frames, path, strict=True):
