@@ -22,7 +22,7 @@ from swerve.settings import merge
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, load_about, load_tree, save_tree
 from swerve.training.restarts import pick, stack
-from swerve.training.step import Restart, System, TrainingData, TrainState
+from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainState
 from swerve.training.surplus import Merge, Simplified
 from swerve.types import Frames
 from swerve.video import cached_code, train_on_images
@@ -154,9 +154,13 @@ def choose(trained: loop.Trained, config: Config, experiment: Experiment) -> Cho
     ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
     begins = [0, *ends[:-1]]
     own = [[r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)]
-    best = [of_run[loop.choose(trained.history, of_run)] if of_run else None for of_run in own]
+    best = [of_run[loop.choose(_held_out(trained, of_run))] if of_run else None for of_run in own]
     first = [begin if begin in trained.alive else None for begin in begins]
     return Choice(begins, own, best, first)
+
+
+def _held_out(trained: loop.Trained, restarts: list[int]) -> HeldOut:
+    return pick(trained.held_out, np.array([trained.alive.index(restart) for restart in restarts]))
 
 
 def system_of(trained: loop.Trained, restart: int) -> System:

@@ -19,9 +19,9 @@ from test_step import (
 
 from swerve.errors import InputError
 from swerve.training import loop
-from swerve.training.loop import TIE, History, Plan, Rung, TrainingDivergedError, choose
+from swerve.training.loop import Plan, Rung, TrainingDivergedError, choose
 from swerve.training.restarts import count, pick, stack
-from swerve.training.step import TrainingLog, advance
+from swerve.training.step import HeldOut, TrainingLog, advance
 
 REPORTS = 4
 PLAN = Plan(REPORTS * STEPS, BATCH, STEPS, rungs=(Rung(0.5, 0.5),))
@@ -40,12 +40,6 @@ def train(plan=PLAN, broken=(), poisoned=(), seeds=SEEDS, **options):
     return loop.train(plan, stack(states), stack(restarts), toy_data(), held_out(), **options)
 
 
-def until(history, reports):
-    """A history as it stood after its first reports."""
-    curves = {name: getattr(history, name)[:reports] for name in ("bound", "regimes_in_use", "mean_duration")}
-    return History(**curves)
-
-
 @pytest.fixture(scope="module")
 def uninterrupted():
     reports = []
@@ -54,7 +48,8 @@ def uninterrupted():
 
 def test_a_rung_drops_the_restarts_with_the_lowest_bounds(uninterrupted):
     trained, _ = uninterrupted
-    favourite = choose(until(trained.history, 2), list(SEEDS))
+    before = train(plan=replace(PLAN, steps=2 * STEPS, rungs=()))
+    favourite = choose(before.held_out)
     by_bound = sorted(SEEDS, key=lambda r: (r != favourite, -trained.history.bound[1][r]))
     assert trained.alive == sorted(by_bound[:2])
     assert count(trained.systems) == 2
@@ -70,30 +65,44 @@ def test_history_is_none_where_a_restart_was_dropped(uninterrupted):
 
 def test_the_chosen_restart_is_returned(uninterrupted):
     trained, _ = uninterrupted
-    position = choose(trained.history, trained.alive)
+    position = choose(trained.held_out)
     assert trained.chosen == trained.alive[position]
     assert same(trained.system, pick(trained.systems, position))
     assert trained.finished
 
 
+WINDOWS = 16
+UNCERTAIN = 0.5  # differences between the windows of two restarts: up and down by this
+
+
 def judged(bounds, regimes_in_use, durations):
-    return History(bound=[bounds], regimes_in_use=[regimes_in_use], mean_duration=[durations])
+    """Restarts of which the first one's windows differ from those of the others by UNCERTAIN, this way and that."""
+    bounds = np.array(bounds, float)
+    windows = np.tile(bounds[:, None], WINDOWS)
+    windows[0] += UNCERTAIN * np.where(np.arange(WINDOWS) % 2, 1.0, -1.0)
+    return HeldOut(bounds, np.array(regimes_in_use, float), np.array(durations, float), np.ones_like(bounds), windows)
+
+
+ERROR = UNCERTAIN / np.sqrt(WINDOWS - 1)
+EQUAL, BETTER = 3.0 + 0.9 * ERROR, 3.0 + 1.1 * ERROR
 
 
 @pytest.mark.parametrize(
     ("bounds", "regimes_in_use", "durations", "expected"),
     [
         ([1.0, 3.0, 2.0], [2.0, 4.0, 2.0], [9.0, 9.0, 9.0], 1),
-        ([3.0, 3.0 + TIE / 2, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 0),
-        ([3.0, 3.0 + TIE / 2, 1.0], [3.1, 2.9, 2.0], [9.0, 5.0, 9.0], 0),
-        ([3.0, 3.0 + TIE / 2, 1.0], [2.0, 2.0, 2.0], [9.0, 8.0, 9.0], 1),
-        ([3.0, 3.0 + TIE / 2, 1.0], [1.1, 3.9, 2.0], [9.0, 5.0, 9.0], 1),
-        ([3.0, 3.0 + TIE / 2, 1.0], [1.1, 1.2, 2.0], [9.0, 5.0, 9.0], 1),
-        ([3.0, None, 1.0], [2.0, None, 2.0], [9.0, None, 9.0], 0),
+        ([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 0),
+        ([3.0, BETTER, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [3.1, 2.9, 2.0], [9.0, 5.0, 9.0], 0),
+        ([3.0, EQUAL, 1.0], [2.0, 2.0, 2.0], [9.0, 8.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [1.1, 3.9, 2.0], [9.0, 5.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [1.1, 1.2, 2.0], [9.0, 5.0, 9.0], 1),
+        ([3.0, np.nan, 1.0], [2.0, np.nan, 2.0], [9.0, np.nan, 9.0], 0),
     ],
     ids=[
         "best bound",
         "fewest regimes",
+        "a difference that windows agree on",
         "longest segments",
         "equally calm",
         "not a single one",
@@ -102,11 +111,12 @@ def judged(bounds, regimes_in_use, durations):
     ],
 )
 def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, regimes_in_use, durations, expected):
-    assert choose(judged(bounds, regimes_in_use, durations), [0, 1, 2]) == expected
+    assert choose(judged(bounds, regimes_in_use, durations)) == expected
 
 
-def test_only_the_living_are_chosen():
-    assert choose(judged([1.0, 9.0, 2.0], [2.0] * 3, [9.0] * 3), [0, 2]) == 1
+def test_a_single_window_can_not_call_two_restarts_equal():
+    one_window = judged([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0] * 3)
+    assert choose(one_window._replace(windows=one_window.windows[:, :1])) == 1
 
 
 def test_reports_tell_how_it_stands(uninterrupted):

@@ -17,7 +17,6 @@ from swerve.training.step import HeldOut, Restart, System, TrainingData, Trainin
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
-TIE = 0.02  # nats per frame: bounds closer than this differ by less than training the same model twice
 CALM = 0.8  # segments shorter than this share of the longest are the mark of another explanation
 
 
@@ -77,7 +76,9 @@ class History:
     def record(self, step: int, alive: list[int], total: int, held_out: HeldOut, log: TrainingLog) -> None:
         """One more point of every curve."""
         self.step.append(step)
-        for name, values in {**held_out._asdict(), **jax.device_get(log)._asdict()}.items():
+        curves = {**held_out._asdict(), **jax.device_get(log)._asdict()}
+        del curves["windows"]
+        for name, values in curves.items():
             row = np.full(total, np.nan)
             row[alive] = values
             getattr(self, name).append([float(v) if math.isfinite(v) else None for v in row])
@@ -112,6 +113,8 @@ class Trained:
     alive: list[int]
     systems: System
     """All restarts that were trained to the end (leading axis); for video, models of codes."""
+    held_out: HeldOut
+    """How they were judged at the end."""
     history: History
     finished: bool
 
@@ -121,6 +124,20 @@ class _Progress:
     states: TrainState
     alive: list[int]
     history: History
+    judged: HeldOut | None = None
+    """How the living stood when last looked at, unless that was before an interruption."""
+
+    @property
+    def held_out(self) -> HeldOut:
+        assert self.judged is not None
+        return self.judged
+
+    def keep(self, which: np.ndarray) -> list[int]:
+        """Goes on with some of the living alone; returns the others."""
+        dropped = [r for i, r in enumerate(self.alive) if i not in which]
+        self.states, self.judged = axis.pick((self.states, self.held_out), which)
+        self.alive = [self.alive[i] for i in which]
+        return dropped
 
 
 def train(
@@ -151,13 +168,13 @@ def train(
         began = time.perf_counter()
         living = axis.pick(restarts, np.array(run.alive))
         run.states, log = axis.advance_all(run.states, data, living, steps=step - position, batch_size=plan.batch_size)
-        held_out = axis.evaluate_all(run.states, validation, living.source)
-        run.history.record(step, run.alive, total, held_out, log)
+        run.judged = axis.evaluate_all(run.states, validation, living.source)
+        run.history.record(step, run.alive, total, run.held_out, log)
         elapsed = time.perf_counter() - began
         run.history.seconds += elapsed
         run.history.elapsed.append(run.history.seconds)
         run.history.hardware = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
-        messages = _retire_diverged(run, held_out, total)
+        messages = _retire_diverged(run, total)
         if not run.alive:  # the file still holds the last good state
             raise TrainingDivergedError(_all_diverged(checkpoint))
         messages += _drop_losers(run, plan, step)
@@ -167,31 +184,43 @@ def train(
         position = step
         if step < plan.steps and should_stop():
             break
-    best = choose(run.history, run.alive)
+    if run.judged is None:
+        run.judged = axis.evaluate_all(run.states, validation, axis.pick(restarts, np.array(run.alive)).source)
+    best = choose(run.held_out)
     return Trained(
         system=axis.pick(run.states.system, best),
         chosen=run.alive[best],
         alive=run.alive,
         systems=run.states.system,
+        held_out=run.held_out,
         history=run.history,
         finished=position >= plan.steps,
     )
 
 
-def choose(history: History, alive: list[int]) -> int:
+def choose(held_out: HeldOut) -> int:
     """Position of the best restart: the highest held-out bound, or the simplest of those the data can not tell apart.
 
-    Among bounds within TIE of the highest: the fewest regimes in use (but not a single one, which segments nothing),
-    then segments at least CALM times as long as the longest, then the highest bound (docs/decisions/0004).
+    Among bounds that are lower than the highest by less than one standard error of the difference over windows: the
+    fewest regimes in use (but not a single one, which segments nothing), then segments at least CALM times as long as
+    the longest, then the highest bound (docs/decisions/0004).
     """
-    bounds, used, durations = (history.latest(name, alive) for name in ("bound", "regimes_in_use", "mean_duration"))
+    bounds, used, durations = (np.asarray(part, float) for part in held_out[:3])
     bounds = np.nan_to_num(bounds, nan=-np.inf)
-    tied = (bounds >= bounds.max() - TIE) & (used > 1.5)
+    tied = _equals(bounds, np.asarray(held_out.windows, float)) & (used > 1.5)
     if not tied.any():
         return int(np.argmax(bounds))
     simple = tied & (np.round(used) == np.round(used[tied]).min())
     calm = simple & (durations >= CALM * durations[simple].max())
     return int(np.argmax(np.where(calm, bounds, -np.inf)))
+
+
+def _equals(bounds: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Which restarts are as good as the best one, as far as these windows can tell."""
+    best = int(np.argmax(bounds))
+    lack = windows[best] - windows
+    error = lack.std(axis=1, ddof=1) / np.sqrt(lack.shape[1]) if lack.shape[1] > 1 else 0.0
+    return (lack.mean(axis=1) < error) | (np.arange(len(bounds)) == best)
 
 
 def _stops(plan: Plan) -> list[int]:
@@ -210,34 +239,26 @@ def _drop_losers(run: _Progress, plan: Plan, step: int) -> list[str]:
         keep = max(1, math.ceil(rung.keep * len(run.alive)))
         if _rung_step(plan, rung) != step or keep == len(run.alive) or step == plan.steps:
             continue
-        order = np.argsort(-run.history.latest("bound", run.alive), kind="stable")
-        simplest = choose(run.history, run.alive)
+        order = np.argsort(-np.asarray(run.held_out.bound), kind="stable")
+        simplest = choose(run.held_out)
         order = np.concatenate([[simplest], order[order != simplest]])
-        kept = np.sort(order[:keep])
-        dropped = [run.alive[i] for i in order[keep:]]
+        dropped = run.keep(np.sort(order[:keep]))
         for restart in dropped:
             run.history.retired[str(restart)] = f"lower bound at step {step}"
-        run.states = axis.pick(run.states, kept)
-        run.alive = [run.alive[i] for i in kept]
         messages.append(f"step {step}: went on with restarts {run.alive} of {sorted(run.alive + dropped)}")
     return messages
 
 
-def _retire_diverged(run: _Progress, held_out: HeldOut, total: int) -> list[str]:
+def _retire_diverged(run: _Progress, total: int) -> list[str]:
     skipped = np.zeros(total, int)
     skipped[run.alive] = jax.device_get(run.states.skipped)
     run.history.skipped = [int(max(a, b)) for a, b in zip(skipped, run.history.skipped or [0] * total, strict=True)]
     in_a_row = jax.device_get(run.states.skipped_in_a_row)
-    good = np.isfinite(held_out.bound) & (in_a_row < DIVERGED_AFTER)
+    good = np.isfinite(run.held_out.bound) & (in_a_row < DIVERGED_AFTER)
     messages = []
-    for restart in [r for r, fine in zip(run.alive, good, strict=True) if not fine]:
+    for restart in [] if good.all() else run.keep(np.flatnonzero(good)):
         run.history.retired[str(restart)] = "diverged"
         messages.append(f"restart {restart} diverged and was retired; the others go on")
-    if good.all():
-        return messages
-    if good.any():
-        run.states = axis.pick(run.states, np.flatnonzero(good))
-    run.alive = [r for r, fine in zip(run.alive, good, strict=True) if fine]
     return messages
 
 
@@ -250,14 +271,14 @@ def _all_diverged(checkpoint: Path | None) -> str:
 
 
 def _report(run: _Progress, plan: Plan, step: int, total: int, rate: float, messages: list[str]) -> Report:
-    best = choose(run.history, run.alive)
+    best = choose(run.held_out)
     return Report(
         step=step,
         steps=plan.steps,
         alive=run.alive,
         restarts=total,
-        bounds=run.history.latest("bound", run.alive).tolist(),
-        regimes_in_use=run.history.latest("regimes_in_use", run.alive).tolist(),
+        bounds=np.asarray(run.held_out.bound).tolist(),
+        regimes_in_use=np.asarray(run.held_out.regimes_in_use).tolist(),
         steps_per_second=rate,
         messages=messages,
         best=best,

@@ -161,6 +161,8 @@ class HeldOut(NamedTuple):
     regimes_in_use: Float[Array, "*R"]
     mean_duration: Float[Array, "*R"]
     confidence: Float[Array, "*R"]
+    windows: Float[Array, "*R N"]
+    """ELBO of every window, in nats."""
 
 
 class Windows(NamedTuple):
@@ -185,6 +187,7 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
         regimes_in_use=jnp.exp(usage_entropy(terms.usage.sum(axis=0))),
         mean_duration=count / (terms.switches.sum() + len(frames.x)),
         confidence=terms.confidence.sum() / count,
+        windows=terms.elbo,
     )
 
 
