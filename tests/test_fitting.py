@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -116,6 +117,39 @@ def test_a_loaded_run_gives_the_same_labels(kept, videos):
     assert loaded.image == IMAGE
     for ours, theirs in zip(fitted.segment(videos[:2]), loaded.segment(videos[:2]), strict=True):
         np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
+
+
+def with_error(code, error):
+    return eqx.tree_at(lambda c: c.error, code, jnp.asarray(error))
+
+
+@pytest.mark.parametrize(
+    ("errors", "learned", "expected", "last_note"),
+    [
+        ([0.1, 0.05], 1, 0.1, None),
+        ([0.97, np.nan, 0.1], 3, 0.1, "another one is learned"),
+        ([0.99, 0.97, 0.98], 3, 0.97, "no code of the images draws anything"),
+    ],
+    ids=["draws at once", "draws at last", "never draws"],
+)
+def test_a_code_that_draws_nothing_is_learned_again(errors, learned, expected, last_note, code, prepared, monkeypatch):
+    keys, notes = [], []
+
+    def fit_code(*_, key, **__):
+        keys.append(jax.random.key_data(key).tolist())
+        return with_error(code, errors[len(keys) - 1])
+
+    monkeypatch.setattr(video, "fit_code", fit_code)
+    found = video.cached_code(None, prepared.training, IMAGE, CONFIG, key=jax.random.key(0), on_note=notes.append)
+    assert float(found.error) == pytest.approx(expected)
+    assert len({tuple(key) for key in keys}) == len(keys) == learned
+    assert last_note is None if not notes else last_note in notes[-1]
+
+
+def test_codes_that_all_diverge_are_an_error(code, prepared, monkeypatch):
+    monkeypatch.setattr(video, "fit_code", lambda *_, **__: with_error(code, np.nan))
+    with pytest.raises(InputError, match="diverged"):
+        video.cached_code(None, prepared.training, IMAGE, CONFIG, key=jax.random.key(0))
 
 
 def test_the_code_is_learned_once(kept, prepared, monkeypatch):

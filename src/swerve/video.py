@@ -16,6 +16,8 @@ from swerve.training.restarts import stack
 from swerve.training.step import Restart, System, TrainingData, advance, evaluate, start
 from swerve.types import Frames, Key
 
+CODES = 3  # learned at most, one after the other, until one draws something
+DRAWS_NOTHING = 0.95  # error of such a code, where 1 is that of an empty drawing; one that draws well has a tenth of it
 STEPS_AT_ONCE = 10  # on images: between two of them a person can stop
 
 
@@ -35,18 +37,39 @@ def cached_code(
         code, _ = load_tree(cache, jax.eval_shape(lambda: ImageCode(size, image, key=key)))
         return jax.tree.map(jnp.asarray, code)
     options = CodeOptions(size, settings.steps, settings.batch_size, settings.learning_rate)
+    code = _learned_code(frames, image, options, key, on_note, should_stop)
+    if cache is not None:
+        save_tree(cache, code, {})
+    return code
+
+
+def _learned_code(
+    frames: Frames,
+    image: Image,
+    options: CodeOptions,
+    key: Key,
+    on_note: Callable[[str], None],
+    should_stop: Callable[[], bool],
+) -> ImageCode:
+    """The first code that draws something; if none does, the best of all, and a warning."""
 
     def tell(step: int, error: float) -> None:
         on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
 
-    code = fit_code(frames, image, options, key=key, on_progress=tell, should_stop=should_stop)
-    if code is None:
-        raise InputError("Stopped while a code of the images was learned: there is no model yet.")
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
+    codes: list[ImageCode] = []
+    for start_key in [key, *jax.random.split(key, CODES - 1)]:
+        code = fit_code(frames, image, options, key=start_key, on_progress=tell, should_stop=should_stop)
+        if code is None:
+            raise InputError("Stopped while a code of the images was learned: there is no model yet.")
+        if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
+            codes.append(code)
+            if code.error < DRAWS_NOTHING:
+                return code
+        on_note("this code draws nothing; another one is learned")
+    if not codes:
         raise InputError("The code of the images diverged: try --set code.learning_rate=1e-3.")
-    if cache is not None:
-        save_tree(cache, code, {})
-    return code
+    on_note("no code of the images draws anything, so that regimes will mean little: try --set code.steps=10000")
+    return min(codes, key=lambda code: float(code.error))
 
 
 def train_on_images(
