@@ -6,6 +6,7 @@ every row's first run on the first test sequences in which all true regimes occu
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from swerve.run import Run
 from swerve.training.checkpoint import write_json
 from swerve.types import Segmentation
 
+load_row = cache(finished.load)  # several figures show the same rows, and some take minutes to load
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"
 MODELS = {"snlds": "SNLDS", "slds": "SLDS", "arhmm": "AR-HMM"}
@@ -131,7 +133,7 @@ def load_rows(name: str, rows: Sequence[str], folder: Path) -> dict[str, finishe
     loaded = {}
     for row in rows:
         try:
-            loaded[row] = finished.load(folder / f"{row}.toml")
+            loaded[row] = load_row(folder / f"{row}.toml")
         except InputError as error:
             print(f"{name}: {error}")
     return loaded
