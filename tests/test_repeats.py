@@ -44,11 +44,12 @@ def ours(prepared, work):
 
 
 @pytest.fixture
-def judged():
+def judged(ours):
     """Two runs of two restarts, of which the first run's second one diverged; the other's second one is better."""
     bounds = np.array([3.0, 1.0, 2.0])
     held_out = HeldOut(bounds, *np.full((3, 3), 2.0), np.tile(bounds[:, None], 9))
-    return Trained(None, 0, [0, 2, 3], None, held_out, History(), finished=True)
+    systems = ours.states.system
+    return Trained(pick(systems, 0), 0, [0, 2, 3], systems, held_out, History(), finished=True)
 
 
 PAIRS = merged(CONFIG, {"training": {"restarts": 2}}), Experiment(runs=2)
