@@ -25,7 +25,6 @@ from swerve.run import Run
 from swerve.training.checkpoint import write_json
 from swerve.types import Segmentation
 
-load_row = cache(finished.load)  # several figures show the same rows, and some take minutes to load
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"
 MODELS = {"snlds": "SNLDS", "slds": "SLDS", "arhmm": "AR-HMM"}
@@ -127,6 +126,9 @@ def save_small(figure: Figure, path: Path) -> Path:
         few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     return path
+
+
+load_row = cache(finished.load)  # several figures show the same rows, and some take minutes to load
 
 
 def load_rows(name: str, rows: Sequence[str], folder: Path) -> dict[str, finished.Finished]:

@@ -12,7 +12,9 @@ from swerve.data.board import Board
 from swerve.experiment import Experiment
 from swerve.imagecode import read_codes
 from swerve.settings import merge as merged
+from swerve.training.loop import History, Trained
 from swerve.training.restarts import pick
+from swerve.training.step import HeldOut
 from swerve.training.surplus import Merge, Simplified
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -39,6 +41,31 @@ def work(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ours(prepared, work):
     return made(prepared, work)
+
+
+@pytest.fixture
+def judged(ours):
+    """Two runs of two restarts, of which the first run's second one diverged; the other's second one is better."""
+    bounds = np.array([3.0, 1.0, 2.0])
+    held_out = HeldOut(bounds, *np.full((3, 3), 2.0), np.tile(bounds[:, None], 9))
+    systems = ours.states.system
+    return Trained(pick(systems, 0), 0, [0, 2, 3], systems, held_out, History(), finished=True)
+
+
+PAIRS = merged(CONFIG, {"training": {"restarts": 2}}), Experiment(runs=2)
+
+
+def test_each_run_chooses_among_its_own_restarts_that_live(judged):
+    choice = repeats.choose(judged, *PAIRS)
+    assert choice.own == [[0], [2, 3]]
+    assert choice.best == [0, 3]
+    assert choice.standing == [0, 2, 3]
+
+
+def test_a_choice_made_before_stands(judged):
+    choice = repeats.made_before([0, 0], judged, *PAIRS)
+    assert choice.best == [0, 2]
+    assert repeats.made_before([None, 1], judged, *PAIRS).standing == [0, 2, 3]
 
 
 def test_runs_on_video_read_their_own_codes(prepared, ours):

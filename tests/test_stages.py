@@ -17,6 +17,7 @@ from swerve.preparation import prepare
 from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
 from swerve.training.loop import History, Trained
 from swerve.training.restarts import pick
+from swerve.training.step import HeldOut
 from swerve.training.surplus import Simplified
 from swerve.types import Frames
 
@@ -135,6 +136,9 @@ def test_windows_are_whole_unless_a_recording_is_longer(arm):
     assert not is_whole(40)
 
 
+NOT_LOOKED_AT = HeldOut(*np.zeros((4, 1)), np.zeros((1, 1)))
+
+
 @pytest.mark.parametrize("staged", [True, False])
 def test_stages_are_not_merged(staged, monkeypatch):
     walks = np.random.default_rng(0).normal(size=(12, 40, 2)).cumsum(axis=1)
@@ -142,7 +146,7 @@ def test_stages_are_not_merged(staged, monkeypatch):
     make, asked, notes = fitting.make_restarts, [], []
 
     def untrained(_, states, *__, **___):
-        return Trained(pick(states.system, 0), 0, [0], states.system, History(), finished=True)
+        return Trained(pick(states.system, 0), 0, [0], states.system, NOT_LOOKED_AT, History(), finished=True)
 
     monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(staged=staged))
     monkeypatch.setattr(fitting.loop, "train", untrained)

@@ -33,11 +33,15 @@ def load(path: Path) -> Finished:
     _check(path, experiment, config, result, work)
     board = boards.find(experiment.board)
     prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
-    model = _first_arhmm(prepared, config) if config.kind == "arhmm" else _first(prepared, config, experiment, work)
+    stored = read_json(result)
+    if config.kind == "arhmm":
+        model = _first_arhmm(prepared, config)
+    else:
+        model = _first(prepared, config, experiment, work, stored)
     return Finished(
         board.generate(experiment.test_sequences, seed=TEST_SEED),
         with_model(model, prepared, config, held_out=float("nan")),
-        read_json(result),
+        stored,
     )
 
 
@@ -56,10 +60,12 @@ def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
     return fit_arhmm(prepared, dataclasses.replace(config, seed=0))[0].model
 
 
-def _first(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> System:
+def _first(prepared: Prepared, config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]) -> System:
+    """With the choices that were stored: those that would be made today may be others."""
     runs = repeats.make_repeats(prepared, config, experiment, work)
     trained = repeats.train(runs, config, work)
-    choice = repeats.choose(trained, config, experiment)
+    chosen = [run["chosen"] for run in stored["details"] if "chosen" in run]
+    choice = repeats.made_before(chosen, trained, config, experiment)
     best = choice.best[0]
     if best is None:
         raise InputError(f"All restarts of the first run in {work} diverged.")

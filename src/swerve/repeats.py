@@ -151,12 +151,29 @@ class Choice(NamedTuple):
 
 def choose(trained: loop.Trained, config: Config, experiment: Experiment) -> Choice:
     """Each run chooses among its own restarts."""
+    begins, own = _runs(trained, config, experiment)
+    best = [of_run[loop.choose(_held_out(trained, of_run))] if of_run else None for of_run in own]
+    return Choice(begins, own, best, _first(trained, begins))
+
+
+def made_before(chosen: list[int | None], trained: loop.Trained, config: Config, experiment: Experiment) -> Choice:
+    """The choice that is known to have been made: every run's restart, counted within the run."""
+    begins, own = _runs(trained, config, experiment)
+    best = [None if one is None else begin + one for begin, one in zip(begins, chosen, strict=True)]
+    return Choice(begins, own, best, _first(trained, begins))
+
+
+def _runs(trained: loop.Trained, config: Config, experiment: Experiment) -> tuple[list[int], list[list[int]]]:
+    """Where every run begins on the common axis, and its restarts that live."""
     ends = np.cumsum(restarts_of_runs(config, experiment)).tolist()
     begins = [0, *ends[:-1]]
-    own = [[r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)]
-    best = [of_run[loop.choose(_held_out(trained, of_run))] if of_run else None for of_run in own]
-    first = [begin if begin in trained.alive else None for begin in begins]
-    return Choice(begins, own, best, first)
+    return begins, [
+        [r for r in range(begin, end) if r in trained.alive] for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+def _first(trained: loop.Trained, begins: list[int]) -> list[int | None]:
+    return [begin if begin in trained.alive else None for begin in begins]
 
 
 def _held_out(trained: loop.Trained, restarts: list[int]) -> HeldOut:

@@ -20,7 +20,7 @@ TABLES_FILE, PICTURE = "tables.toml", "curves.png"
 SINGLE = "one restart at the recipe's central values"
 RAW, ORACLE, THEIRS = "(raw)", "(oracle)", "(paper)"
 EXPLAINED = {
-    RAW: "before surplus regimes were merged",
+    RAW: "before surplus regimes were merged and, of video, before the steps on images",
     ORACLE: "each regime joined to the true one it fits best, as the paper's merging does; never counts",
     THEIRS: "a model of the paper that has no row here",
 }

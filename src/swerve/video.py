@@ -17,7 +17,10 @@ from swerve.training.step import Restart, System, TrainingData, advance, evaluat
 from swerve.types import Frames, Key
 
 CODES = 3  # learned at most, one after the other, until one draws something
-DRAWS_NOTHING = 0.95  # error of such a code, where 1 is that of an empty drawing; one that draws well has a tenth of it
+AGAIN = 1000  # keys of later codes; the first ones are those that a code splits its own into
+DRAWS_NOTHING = (
+    0.95  # root mean square error, 1 for an empty picture: 0.97 of codes that failed, 0.1 of the others (dubins)
+)
 STEPS_AT_ONCE = 10  # on images: between two of them a person can stop
 
 
@@ -57,18 +60,21 @@ def _learned_code(
         on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
 
     codes: list[ImageCode] = []
-    for start_key in [key, *jax.random.split(key, CODES - 1)]:
-        code = fit_code(frames, image, options, key=start_key, on_progress=tell, should_stop=should_stop)
+    for attempt in range(CODES if options.steps else 1):
+        if attempt:
+            on_note(f"the code of the images has not learned to draw them: beginning again, {attempt} of {CODES - 1}")
+        own_key = jax.random.fold_in(key, AGAIN + attempt) if attempt else key
+        code = fit_code(frames, image, options, key=own_key, on_progress=tell, should_stop=should_stop)
         if code is None:
             raise InputError("Stopped while a code of the images was learned: there is no model yet.")
         if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
             codes.append(code)
             if code.error < DRAWS_NOTHING:
                 return code
-        on_note("this code draws nothing; another one is learned")
     if not codes:
         raise InputError("The code of the images diverged: try --set code.learning_rate=1e-3.")
-    on_note("no code of the images draws anything, so that regimes will mean little: try --set code.steps=10000")
+    if options.steps:
+        on_note("no code draws the images, so that regimes may mean little: try --set code.steps=10000")
     return min(codes, key=lambda code: float(code.error))
 
 

@@ -21,7 +21,7 @@ from swerve.errors import InputError
 from swerve.training import loop
 from swerve.training.loop import Plan, Rung, TrainingDivergedError, choose
 from swerve.training.restarts import count, pick, stack
-from swerve.training.step import HeldOut, TrainingLog, advance
+from swerve.training.step import FEWEST_WINDOWS, HeldOut, TrainingLog, advance
 
 REPORTS = 4
 PLAN = Plan(REPORTS * STEPS, BATCH, STEPS, rungs=(Rung(0.5, 0.5),))
@@ -114,9 +114,10 @@ def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, regimes_in_
     assert choose(judged(bounds, regimes_in_use, durations)) == expected
 
 
-def test_a_single_window_can_not_call_two_restarts_equal():
-    one_window = judged([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0] * 3)
-    assert choose(one_window._replace(windows=one_window.windows[:, :1])) == 1
+def test_a_few_windows_can_not_call_two_restarts_equal():
+    equal = judged([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0] * 3)
+    assert choose(equal) == 0
+    assert choose(equal._replace(windows=equal.windows[:, : FEWEST_WINDOWS - 1])) == 1
 
 
 def test_reports_tell_how_it_stands(uninterrupted):
@@ -157,6 +158,8 @@ def test_a_finished_run_is_not_trained_again(uninterrupted, tmp_path):
     train(checkpoint=path)
     again = train(checkpoint=path, on_report=reports.append)
     assert same(again.system, whole.system)
+    assert again.chosen == whole.chosen
+    assert same(again.held_out, whole.held_out)
     assert not reports
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from swerve.errors import InputError
 from swerve.training import restarts as axis
 from swerve.training.checkpoint import load_about, load_tree, save_tree
-from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
+from swerve.training.step import FEWEST_WINDOWS, HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
@@ -203,10 +203,10 @@ def choose(held_out: HeldOut) -> int:
 
     Among bounds that are lower than the highest by less than one standard error of the difference over windows: the
     fewest regimes in use (but not a single one, which segments nothing), then segments at least CALM times as long as
-    the longest, then the highest bound (docs/decisions/0004).
+    the longest, then the highest bound (docs/decisions/0004). Too few windows call nothing equal.
     """
-    bounds, used, durations = (np.asarray(part, float) for part in held_out[:3])
-    bounds = np.nan_to_num(bounds, nan=-np.inf)
+    used, durations = (np.asarray(part, float) for part in (held_out.regimes_in_use, held_out.mean_duration))
+    bounds = np.nan_to_num(np.asarray(held_out.bound, float), nan=-np.inf)
     tied = _equals(bounds, np.asarray(held_out.windows, float)) & (used > 1.5)
     if not tied.any():
         return int(np.argmax(bounds))
@@ -218,9 +218,11 @@ def choose(held_out: HeldOut) -> int:
 def _equals(bounds: np.ndarray, windows: np.ndarray) -> np.ndarray:
     """Which restarts are as good as the best one, as far as these windows can tell."""
     best = int(np.argmax(bounds))
+    is_best, count = np.arange(len(bounds)) == best, windows.shape[1]
+    if count < FEWEST_WINDOWS:
+        return is_best
     lack = windows[best] - windows
-    error = lack.std(axis=1, ddof=1) / np.sqrt(lack.shape[1]) if lack.shape[1] > 1 else 0.0
-    return (lack.mean(axis=1) < error) | (np.arange(len(bounds)) == best)
+    return is_best | (lack.mean(axis=1) < lack.std(axis=1, ddof=1) / np.sqrt(count))
 
 
 def _stops(plan: Plan) -> list[int]:

@@ -18,14 +18,13 @@ from jaxtyping import Float, Int
 from swerve.model.snlds import FORBIDDEN
 from swerve.schedule import Schedule
 from swerve.training import restarts as axis
-from swerve.training.step import Restart, System, TrainingData, Windows, look_closely, start
+from swerve.training.step import FEWEST_WINDOWS, Restart, System, TrainingData, Windows, look_closely, start
 from swerve.types import Frames, Key
 
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 NEVER = -1e9  # the change of a bound that is not finite any more
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
-FEWEST_WINDOWS = 8  # held-out windows without which no difference between bounds means anything
 
 
 class Merge(NamedTuple):
