@@ -11,6 +11,7 @@ from swerve.build import with_images
 from swerve.data.board import Board
 from swerve.experiment import Experiment
 from swerve.imagecode import read_codes
+from swerve.repeats import View
 from swerve.settings import merge as merged
 from swerve.training.loop import History, Trained
 from swerve.training.restarts import pick
@@ -75,6 +76,17 @@ def test_runs_on_video_read_their_own_codes(prepared, ours):
     assert np.abs(first - second).max() > 0.1
     for source, code in enumerate(ours.codes):
         np.testing.assert_array_equal(pick(ours.data.frames, source).x, read_codes(code.reader, prepared.training).x)
+
+
+def test_models_that_read_numbers_get_the_codes_of_their_run(prepared, ours, work):
+    x = np.stack([recording(seed).x for seed in range(5, 8)])
+    board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
+    for run_number, theirs in enumerate(ours.views(board, prepared)):
+        view = repeats.as_numbers(prepared, board, CONFIG, run_number, work)
+        np.testing.assert_array_equal(view.board.x, theirs.board.x)
+        np.testing.assert_array_equal(view.prepared.training.x, theirs.prepared.training.x)
+    numbers = View(theirs.prepared, theirs.board)
+    assert repeats.as_numbers(*numbers, CONFIG, 0, work) == numbers
 
 
 def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):

@@ -12,6 +12,7 @@ import numpy as np
 from swerve import display
 from swerve.build import with_images
 from swerve.config import Config
+from swerve.coordconv import Image
 from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.experiment import Experiment
@@ -58,6 +59,19 @@ class Repeats(NamedTuple):
         return [views[source] for source in np.asarray(self.restarts.source)]
 
 
+def as_numbers(prepared: Prepared, board: Board, config: Config, run: int, work: Path) -> View:
+    """Video as a run's own code has it, for models that read numbers; numbers as they are."""
+    if prepared.image is None:
+        return View(prepared, board)
+    code = _code(prepared, prepared.image, config, run, work)
+    return View(coded(prepared, code), coded_board(board, prepared, code))
+
+
+def _code(prepared: Prepared, image: Image, config: Config, run: int, work: Path) -> ImageCode:
+    cache = work / f"code-{run}.safetensors"
+    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=display.note)
+
+
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
     """How many restarts every run has: beyond those that choose among several, some have but the central one."""
     singles = max(0, experiment.single_runs - experiment.runs)
@@ -70,17 +84,7 @@ def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, wor
     keys = [jax.random.key(seed) for seed in range(len(counts))]
     codes: list[ImageCode] = []
     if prepared.image is not None:
-        codes = [
-            cached_code(
-                work / f"code-{seed}.safetensors",
-                prepared.training,
-                prepared.image,
-                config,
-                key=key,
-                on_note=display.note,
-            )
-            for seed, key in enumerate(keys)
-        ]
+        codes = [_code(prepared, prepared.image, config, run, work) for run in range(len(counts))]
     sources = [coded(prepared, code) for code in codes] or [prepared]
     made, restarts = [], []
     first_guide = 0

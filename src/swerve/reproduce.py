@@ -40,6 +40,7 @@ from swerve.preparation import Prepared, prepare
 from swerve.repeats import (
     Repeats,
     View,
+    as_numbers,
     choose,
     finished,
     make_repeats,
@@ -171,9 +172,10 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
     for seed in range(experiment.runs):
         done = work / f"run-{seed}.json"
         if not done.is_file():
-            best = fit_arhmm(prepared, dataclasses.replace(config, seed=seed))[0]
+            view = as_numbers(prepared, test, config, seed, work)
+            best = fit_arhmm(view.prepared, dataclasses.replace(config, seed=seed))[0]
             detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features}
-            write_json(done, {"scores": _score_model(best.model, prepared, config, test), "detail": detail})
+            write_json(done, {"scores": _score_model(best.model, view.prepared, config, view.board), "detail": detail})
         runs.append(read_json(done))
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 
