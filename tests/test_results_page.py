@@ -105,7 +105,8 @@ def test_scores_before_merging_stand_below_where_they_differ(experiments):
     store(experiments, "arm/worse", scores_before_merging=spread(50.0))
     lines = [line for line in cells(experiments) if line[0].startswith("`")]
     assert [line[0] for line in lines] == ["`same`", "`worse`", "`worse`"]
-    assert lines[-1][1:3] == ["before surplus regimes were merged", "50.0 ± 1.5"]
+    assert lines[-1][1].startswith("before surplus regimes were merged")
+    assert lines[-1][2] == "50.0 ± 1.5"
 
 
 def test_where_the_paper_merges_with_labels_so_do_we(experiments):
