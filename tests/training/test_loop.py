@@ -19,9 +19,10 @@ from test_step import (
 
 from swerve.errors import InputError
 from swerve.training import loop
+from swerve.training.comparison import FEWEST_WINDOWS
 from swerve.training.loop import Plan, Rung, TrainingDivergedError, choose
 from swerve.training.restarts import count, pick, stack
-from swerve.training.step import FEWEST_WINDOWS, HeldOut, TrainingLog, advance
+from swerve.training.step import HeldOut, TrainingLog, advance
 
 REPORTS = 4
 PLAN = Plan(REPORTS * STEPS, BATCH, STEPS, rungs=(Rung(0.5, 0.5),))

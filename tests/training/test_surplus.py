@@ -12,9 +12,10 @@ from swerve.config import Config, Variant
 from swerve.data.windows import to_frames
 from swerve.fitting import in_words, make_schedule
 from swerve.training import surplus
+from swerve.training.comparison import NEVER, paired_change
 from swerve.training.restarts import stack
 from swerve.training.step import Restart, System, TrainingData, Windows, advance, look_closely, start
-from swerve.training.surplus import NEVER, Merge, cheapest_merges, paired_change, shares_in_use, without_surplus
+from swerve.training.surplus import Merge, cheapest_merges, shares_in_use, without_surplus
 from swerve.types import Series
 
 LENGTH, STEPS, CALLS = 60, 400, 4

@@ -13,7 +13,8 @@ import numpy as np
 from swerve.errors import InputError
 from swerve.training import restarts as axis
 from swerve.training.checkpoint import load_about, load_tree, save_tree
-from swerve.training.step import FEWEST_WINDOWS, HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
+from swerve.training.comparison import FEWEST_WINDOWS, paired_change
+from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
@@ -217,12 +218,13 @@ def choose(held_out: HeldOut) -> int:
 
 def _equals(bounds: np.ndarray, windows: np.ndarray) -> np.ndarray:
     """Which restarts are as good as the best one, as far as these windows can tell."""
-    best = int(np.argmax(bounds))
-    is_best, count = np.arange(len(bounds)) == best, windows.shape[1]
-    if count < FEWEST_WINDOWS:
-        return is_best
-    lack = windows[best] - windows
-    return is_best | (lack.mean(axis=1) < lack.std(axis=1, ddof=1) / np.sqrt(count))
+    best, count = int(np.argmax(bounds)), windows.shape[1]
+    equals = np.arange(len(bounds)) == best
+    if count >= FEWEST_WINDOWS:
+        for restart, own in enumerate(windows):
+            change, error = paired_change(own, windows[best], np.ones(count, int))
+            equals[restart] |= change > -error
+    return equals
 
 
 def _stops(plan: Plan) -> list[int]:

@@ -18,7 +18,6 @@ from swerve.schedule import Schedule, knobs, learning_rate
 from swerve.types import Frames, Key
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
-FEWEST_WINDOWS = 8  # held-out windows without which no difference between bounds means anything
 ADAM = optax.scale_by_adam()
 
 

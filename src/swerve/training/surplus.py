@@ -13,17 +13,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from swerve.model.snlds import FORBIDDEN
 from swerve.schedule import Schedule
 from swerve.training import restarts as axis
-from swerve.training.step import FEWEST_WINDOWS, Restart, System, TrainingData, Windows, look_closely, start
+from swerve.training.comparison import FEWEST_WINDOWS, paired_change
+from swerve.training.step import Restart, System, TrainingData, Windows, look_closely, start
 from swerve.types import Frames, Key
 
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
-NEVER = -1e9  # the change of a bound that is not finite any more
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
 
 
@@ -197,14 +197,3 @@ def _judge(
     trial, system = merges[best]
     assert trial.pair is not None
     return Merge(*trial.pair, change, error, accepted=bool(change > -error) and not given_up, given_up=given_up), system
-
-
-def paired_change(
-    bound: Float[np.ndarray, " N"], reference: Float[np.ndarray, " N"], lengths: Int[np.ndarray, " N"]
-) -> tuple[float, float]:
-    """How much a bound differs from another on the same windows, in nats per frame, and the standard error of that."""
-    per_frame = lengths.mean()
-    difference = (bound - reference) / per_frame
-    if not np.isfinite(difference).all():
-        return NEVER, 0.0
-    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
