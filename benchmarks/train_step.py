@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.config import ModelConfig, PosteriorConfig, Recipe, Variant
 from swerve.fitting import make_schedule
 from swerve.reproduce import surroundings
@@ -52,7 +52,7 @@ def problem(model, posterior, shape, restarts):
 
     def build(key):
         return start(
-            build_system(
+            build_collapsed(
                 model, posterior, channels=channels, controls=0, stickiness=3.0, allowed=model.regimes, key=key
             )
         )

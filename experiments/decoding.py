@@ -15,18 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve import boards, finished, messages
+from swerve.collapsed import System
 from swerve.data.board import Board
 from swerve.data.windows import to_frames
 from swerve.errors import InputError
 from swerve.evaluation.naming import in_true_numbers
 from swerve.evaluation.scores import score
-from swerve.objective import Knobs, regime_chain
+from swerve.objective import regime_chain
 from swerve.reproduce import surroundings
 from swerve.results import COLUMNS
 from swerve.run import Run
 from swerve.segment import worthwhile_labels
+from swerve.system import Knobs
 from swerve.training.checkpoint import write_json
-from swerve.training.step import System
 from swerve.types import Frames
 
 HERE = Path(__file__).resolve().parent

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve import boards
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.config import Config, Variant
 from swerve.data.windows import split_validation, to_frames
 from swerve.evaluation.scores import score
@@ -28,7 +28,8 @@ from swerve.preparation import Prepared, prepare
 from swerve.reproduce import surroundings
 from swerve.training import loop
 from swerve.training.restarts import pick, stack
-from swerve.training.step import Restart, TrainingData, look_closely, start
+from swerve.training.step import Restart, TrainingData, start
+from swerve.training.surplus import look_closely
 
 TRAINING_SEED, TEST_SEED, TEST_SEQUENCES = 101, 102, 200
 SHOWN = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
@@ -54,7 +55,7 @@ def train(prepared: Prepared, config: Config, starts: list[str], guides: dict[st
     steps, names = config.training.steps, list(guides)
     states, restarts = [], []
     for i, name in enumerate(starts):
-        system = build_system(
+        system = build_collapsed(
             config.model,
             config.posterior,
             channels=prepared.training.x.shape[-1],

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from swerve import curves
-from swerve.build import build_system
+from swerve.build import build_collapsed
+from swerve.collapsed import System
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.training.step import System
 
 REGIMES = 3
 
 
 def system(allowed: int = REGIMES, **settings) -> System:
-    return build_system(
+    return build_collapsed(
         ModelConfig(regimes=REGIMES, state_size=2, dynamics_hidden=(4,), **settings),
         PosteriorConfig(encoder_size=3, causal_size=3),
         channels=1,

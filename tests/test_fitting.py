@@ -16,7 +16,8 @@ from swerve.config import Variant
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
 from swerve.fitting import make_schedule
-from swerve.objective import Knobs, regime_chain
+from swerve.objective import regime_chain
+from swerve.system import Knobs
 from swerve.training.loop import Report
 from swerve.training.restarts import pick
 from swerve.training.step import Restart, evaluate
@@ -177,7 +178,7 @@ def read_and_embedded(model, frames):
 
 def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, code):
     of_codes = pick(kept[3][-1].systems, 0)
-    of_images = with_images(of_codes, code, CONFIG.model)
+    of_images = with_images(of_codes, code, CONFIG)
     images, codes = (pick(part.training, 0) for part in (prepared, preparation.coded(prepared, code)))
     jax.tree.map(
         partial(np.testing.assert_allclose, atol=1e-4),
@@ -188,7 +189,7 @@ def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, c
 
 def test_a_model_of_images_draws_what_the_code_draws(kept, code):
     of_codes = pick(kept[3][-1].systems, 0).model.emission
-    of_images = with_images(pick(kept[3][-1].systems, 0), code, CONFIG.model).model.emission
+    of_images = with_images(pick(kept[3][-1].systems, 0), code, CONFIG).model.emission
     z = jnp.asarray([0.5, -1.0, 0.2, 0.1])
     np.testing.assert_allclose(of_images.mean(z)[0], code.decoder(of_codes.mean(z)[0]), atol=1e-5)
     np.testing.assert_allclose(of_images.noise.scale, np.full((1, 48), float(code.error)), rtol=1e-2)
@@ -233,7 +234,9 @@ def test_the_posterior_reads_codes_not_pixels(kept, videos):
     system = kept[0].model
     frames = jax.tree.map(lambda leaf: leaf[0], preparation.prepare(videos, CONFIG).training)
     assert system.posterior.gain.shape == (4, 2)
-    draw, chain, _ = jax.jit(lambda system: regime_chain(*system, frames, Knobs(), key=jax.random.key(0)))(system)
+    draw, chain, _ = jax.jit(
+        lambda system: regime_chain(system.model, system.posterior, frames, Knobs(), key=jax.random.key(0))
+    )(system)
     assert draw.z.shape == (40, 4) and chain.log_evidence.shape == (40, 2)
 
 

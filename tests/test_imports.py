@@ -18,14 +18,18 @@ ALLOWED = {
     "arhmm": {"types", "messages"},
     "model": {"types", "networks", "coordconv", "messages"},
     "posterior": {"types", "networks", "coordconv"},
-    "objective": {"types", "messages", "model", "posterior"},
-    "schedule": {"types", "objective"},
+    "system": {"types"},
+    "objective": {"types", "messages", "model", "posterior", "system"},
+    "collapsed": {"types", "messages", "model", "posterior", "objective", "system"},
+    "ofimages": {"types", "coordconv", "system"},
+    "baselines": {"types", "networks", "messages", "kalman", "model", "posterior", "objective", "system", "collapsed"},
+    "schedule": {"types", "system"},
     "data": {"types", "errors"},
     "evaluation": {"types"},
     "report": {"types"},
-    "training": {"types", "errors", "networks", "messages", "model", "posterior", "objective", "schedule"},
+    "training": {"types", "errors", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
-    "segment": {"types", "messages", "model", "posterior", "objective", "training"},
+    "segment": {"types", "messages", "system"},
 }
 TOP = {
     *(

@@ -1,6 +1,7 @@
 """The collapsed ELBO against exact likelihoods, and what bending, padding and gaps may change."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -12,9 +13,10 @@ from scipy.special import log_softmax, logsumexp
 from scipy.stats import entropy, multivariate_normal, norm
 
 from swerve import messages
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.objective import Knobs, kl_from_uniform, regime_chain, sequence_terms, usage_entropy
+from swerve.objective import kl_from_uniform, regime_chain, sequence_terms
+from swerve.system import Knobs, usage_entropy
 from swerve.types import Frames
 
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -38,7 +40,7 @@ def guide_of(length=T):
 @quick_jit
 def bent(system, frames, knobs, guide=None):
     """A chain and its marginals."""
-    draw, chain, _ = regime_chain(*system, frames, knobs, guide, key=KEY)
+    draw, chain, _ = regime_chain(system.model, system.posterior, frames, knobs, guide, key=KEY)
     return draw, chain, messages.smooth(*chain).marginals
 
 
@@ -47,7 +49,7 @@ def gradient(system, frames, knobs, guide):
     """The gradient of everything that training adds up, and the terms."""
 
     def objective(system):
-        found = sequence_terms(*system, frames, knobs, guide, key=KEY)
+        found = sequence_terms(system.model, system.posterior, frames, knobs, guide, key=KEY)
         return found.elbo - 0.1 * found.uniform_kl + 0.1 * usage_entropy(found.usage), found
 
     return jax.grad(objective, has_aux=True)(system)
@@ -106,7 +108,7 @@ def linear_system(regimes):
     model = ModelConfig(regimes=regimes, state_size=1, dynamics="linear", **noises, **no_drivers)
     posterior = PosteriorConfig(encoder_size=3, causal_size=3, initial_scale=2.5, initial_gain=0.0)
     system = quick_jit(
-        lambda: build_system(model, posterior, channels=2, controls=0, stickiness=1.0, allowed=regimes, key=KEY)
+        lambda: build_collapsed(model, posterior, channels=2, controls=0, stickiness=1.0, allowed=regimes, key=KEY)
     )()
     moved = {
         "logits": (lambda m: m.initial.logits, rng.normal(size=regimes)),
@@ -119,7 +121,7 @@ def linear_system(regimes):
     snlds = jax.tree.map(np.asarray, system.model)
     for where, value in moved.values():
         snlds = eqx.tree_at(where, snlds, np.float32(value))
-    return system._replace(model=snlds)
+    return replace(system, model=snlds)
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one regime", "two regimes"])
@@ -132,9 +134,9 @@ def linear_case(request):
     @quick_jit
     def draw_many(system, frames):
         def one(key):
-            draw, chain, _ = regime_chain(*system, frames, Knobs(), key=key)
+            draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
             log_q = jax.scipy.stats.norm.logpdf(draw.z, draw.mean, draw.scale).sum()
-            elbo = sequence_terms(*system, frames, Knobs(), key=key).elbo
+            elbo = sequence_terms(system.model, system.posterior, frames, Knobs(), key=key).elbo
             return messages.log_normalizer(*chain), log_q, elbo
 
         return jax.vmap(one)(jax.random.split(KEY, 20_000))
@@ -169,11 +171,11 @@ def rich():
     model = ModelConfig(regimes=K, state_size=L, dynamics="gru", dynamics_hidden=(3,), **edges)
     posterior = PosteriorConfig(encoder_size=3, causal_size=3)
     like = jax.eval_shape(
-        lambda: build_system(model, posterior, channels=D, controls=U, stickiness=0.0, allowed=K, key=KEY)
+        lambda: build_collapsed(model, posterior, channels=D, controls=U, stickiness=0.0, allowed=K, key=KEY)
     )
     system = jax.tree.map(lambda leaf: np.float32(0.4 * rng.normal(size=leaf.shape)), like)
     allowed = np.zeros(K, np.float32)
-    return system._replace(model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
+    return replace(system, model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
 
 
 def test_the_default_knobs_ignore_the_guide(rich):

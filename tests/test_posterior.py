@@ -1,6 +1,7 @@
 """q(z | x): where it starts, what it may not read, and that its noise belongs to the frame."""
 
 import dataclasses
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from swerve.build import build_posterior, build_system
+from swerve.build import build_collapsed, build_posterior
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.objective import Knobs, regime_chain
+from swerve.objective import regime_chain
 from swerve.posterior import Draw, Start, changes, frame_noise
+from swerve.system import Knobs
 from swerve.types import Frames
 
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -31,7 +33,7 @@ def make(start, **settings):
         embedding_hidden=settings.get("embedding_hidden", ()),
     )
     posterior = PosteriorConfig(encoder_size=3, causal_size=4, start=start.value, **settings)
-    return build_system(model, posterior, channels=D, controls=U, stickiness=1.0, allowed=K, key=jax.random.key(0))
+    return build_collapsed(model, posterior, channels=D, controls=U, stickiness=1.0, allowed=K, key=jax.random.key(0))
 
 
 def filled(start=Start.DYNAMICS, scale=0.3, **settings):
@@ -51,11 +53,11 @@ def some_frames(length=T, padding=np.nan):
 
 @quick_jit
 def path(system, frames):
-    return regime_chain(*system, frames, Knobs(), key=jax.random.key(0))[0]
+    return regime_chain(system.model, system.posterior, frames, Knobs(), key=jax.random.key(0))[0]
 
 
 def changed(system, where, value):
-    return system._replace(posterior=eqx.tree_at(where, system.posterior, np.float32(value)))
+    return replace(system, posterior=eqx.tree_at(where, system.posterior, np.float32(value)))
 
 
 def uncorrected(system):
@@ -85,7 +87,7 @@ def test_noise_is_keyed_by_frame():
 
 def test_draws_have_the_mean_and_scale_they_report():
     keys = jax.random.split(jax.random.key(1), 2000)
-    one = lambda system, frames, key: regime_chain(*system, frames, Knobs(), key=key)[0]  # noqa: E731
+    one = lambda system, frames, key: regime_chain(system.model, system.posterior, frames, Knobs(), key=key)[0]  # noqa: E731
     draws = quick_jit(jax.vmap(one, in_axes=(None, None, 0)))(filled(), some_frames(), keys)
     white = np.asarray((draws.z - draws.mean) / draws.scale).reshape(2000, -1)
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=0.12)
@@ -158,7 +160,7 @@ def test_the_first_scale_is_the_one_asked_for(start, cell):
 @pytest.mark.parametrize("shares", [True, False])
 def test_a_shared_embedding_reads_what_the_switches_read(shares):
     system = filled(Start.STATE, shares_embedding=shares, embedding_hidden=(3,))
-    other = system._replace(model=jax.tree.map(lambda leaf: leaf + np.float32(0.5), system.model))
+    other = replace(system, model=jax.tree.map(lambda leaf: leaf + np.float32(0.5), system.model))
     one, two = (np.asarray(path(s, some_frames()).mean) for s in (system, other))
     assert np.allclose(one, two) != shares
 
@@ -188,6 +190,6 @@ def test_q_first_corrects_little_where_x_is_not_part_of_z():
 def test_a_regime_that_may_not_be_used_moves_nothing():
     system, frames = uncorrected(filled(scale=1.0)), some_frames()
     allowed = np.float32([0.0, -1e9])
-    system = system._replace(model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
+    system = replace(system, model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
     draw = path(system, frames)
     np.testing.assert_allclose(draw.mean, draw.expected[:, 0], rtol=1e-5)

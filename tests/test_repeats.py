@@ -95,7 +95,7 @@ def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
     board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
     for restart, view in enumerate(ours.views(board, prepared)):
         system = pick(ours.states.system, restart)
-        images = with_images(system, ours.codes[restart], CONFIG.model)
+        images = with_images(system, ours.codes[restart], CONFIG)
         seen = run.with_model(images, prepared, CONFIG, 0.0).segment(board.series())
         read = run.with_model(system, view.prepared, CONFIG, 0.0).segment(view.board.series())
         for one, other in zip(seen, read, strict=True):

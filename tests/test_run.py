@@ -10,7 +10,7 @@ import pytest
 from tiny import SETTINGS
 
 from swerve import api, preparation, run
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
@@ -215,7 +215,7 @@ def test_controls_reach_the_model(recordings):
     assert prepared.controls == 1
     assert np.abs(np.asarray(prepared.training.u)).max() < 5  # in units of its own spread
     key = jax.random.key(1)
-    system = build_system(CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key)
+    system = build_collapsed(CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key)
     ready = run.Run(CONFIG, system, prepared.columns, 1, prepared.standardizer, held_out=0.0)
     steered, left = ready.segment([replace(driven[0], u=100 * driven[0].u), driven[1]])
     still, same = ready.segment([replace(driven[0], u=np.zeros((100, 1))), driven[1]])

@@ -1,6 +1,7 @@
 """From a system and a batch to regimes; a label belongs to its recording alone."""
 
 import itertools
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.segment import SWITCH_PRICE, bucket_length, infer_batch, worthwhile_labels
 from swerve.types import Frames
@@ -25,11 +26,13 @@ def result():
     model = ModelConfig(regimes=K, state_size=2, dynamics="linear", switching_hidden=(4,))
     posterior = PosteriorConfig(encoder_size=3, causal_size=3)
     like = jax.eval_shape(
-        lambda: build_system(model, posterior, channels=D, controls=0, stickiness=0.0, allowed=K, key=jax.random.key(0))
+        lambda: build_collapsed(
+            model, posterior, channels=D, controls=0, stickiness=0.0, allowed=K, key=jax.random.key(0)
+        )
     )
     system = jax.tree.map(lambda leaf: np.float32(0.7 * rng.normal(size=leaf.shape)), like)
     allowed = np.zeros(K, np.float32)
-    system = system._replace(model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
+    system = replace(system, model=eqx.tree_at(lambda m: m.log_allowed, system.model, allowed))
     x = np.float32(rng.normal(size=(len(LENGTHS), T, D)))
     x[2] = x[1]
     valid = np.arange(T) < np.array(LENGTHS)[:, None]

@@ -151,6 +151,6 @@ def test_stages_are_not_merged(staged, monkeypatch):
     monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(staged=staged))
     monkeypatch.setattr(fitting.loop, "train", untrained)
     monkeypatch.setattr(fitting, "simplify", lambda given, *_, **__: asked.append(1) or [Simplified(given[0], [])])
-    fitting.fit_snlds(prepare(api.to_series(walks), config), config, on_note=notes.append)
+    fitting.fit_system(prepare(api.to_series(walks), config), config, on_note=notes.append)
     assert bool(asked) is not staged
     assert any("count these events" in note for note in notes) is staged

@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from swerve.config import ModelConfig, PosteriorConfig
+from swerve.baselines import compile, gumbel, kvae, rslds, svae
+from swerve.baselines.shape import Shape
+from swerve.collapsed import System
+from swerve.config import Config, ModelConfig, PosteriorConfig
 from swerve.coordconv import CoordConvDecoder
 from swerve.errors import InputError
 from swerve.imagecode import ImageCode
@@ -18,16 +21,77 @@ from swerve.model.noise import DiagonalNoise, FullNoise, ScalarNoise
 from swerve.model.snlds import FORBIDDEN, Snlds
 from swerve.model.switching import ConstantSwitching, DrivenSwitching
 from swerve.networks import Gru, Lstm
+from swerve.ofimages import OfImages
 from swerve.posterior import Posterior, Start
-from swerve.training.step import System
+from swerve.system import AbstractSystem
 from swerve.types import Key
 
+OURS = ("snlds", "slds", "gumbel")  # gumbel has our p(x, z, s) and q(z | x)
 NOISES = {"diagonal": DiagonalNoise, "full": FullNoise}
 BLIND_GAIN = 0.02  # of q's first gain, where it does not know what of x belongs to what of z
 CELLS = {"gru": Gru, "lstm": Lstm}
 
 
 def build_system(
+    config: Config,
+    *,
+    channels: int,
+    controls: int,
+    stickiness,
+    allowed,
+    change_scale: Float[Array, " D"] | None = None,
+    key: Key,
+) -> AbstractSystem:
+    """The system of the config's kind, fresh; `change_scale` tells how much x moves from frame to frame."""
+    if config.kind not in OURS:
+        return _of_others(config, _shape(config, channels, controls, stickiness), key=key)
+    own_key, key = (key, key) if config.kind != "gumbel" else jax.random.split(key)
+    own = build_collapsed(
+        config.model,
+        config.posterior,
+        channels=channels,
+        controls=controls,
+        stickiness=stickiness,
+        allowed=allowed,
+        change_scale=change_scale,
+        key=own_key,
+    )
+    return own if config.kind != "gumbel" else gumbel.build(config.gumbel, own, key=key)
+
+
+def _of_others(config: Config, shape: Shape, *, key: Key) -> AbstractSystem:
+    match config.kind:
+        case "svae":
+            return svae.build(config.svae, shape, key=key)
+        case "kvae":
+            return kvae.build(config.kvae, shape, key=key)
+        case "compile":
+            return compile.build(config.compile, shape, key=key)
+        case _:
+            return rslds.build(config.rslds, shape, recurrent=config.kind == "rslds", key=key)
+
+
+def _shape(config: Config, channels: int, controls: int, stickiness: float) -> Shape:
+    model, posterior = config.model, config.posterior
+    return Shape(
+        regimes=model.regimes,
+        state_size=model.state_size,
+        channels=channels,
+        controls=controls,
+        dynamics_hidden=model.dynamics_hidden,
+        emission_hidden=model.emission_hidden,
+        embedding_hidden=posterior.embedding_hidden or model.embedding_hidden,
+        encoder_size=posterior.encoder_size,
+        causal_size=posterior.causal_size,
+        dynamics_noise_start=model.dynamics_noise_start,
+        dynamics_noise_floor=model.dynamics_noise_floor,
+        emission_noise_start=model.emission_noise_start,
+        emission_noise_floor=model.emission_noise_floor,
+        stickiness=stickiness,
+    )
+
+
+def build_collapsed(
     model: ModelConfig,
     posterior: PosteriorConfig,
     *,
@@ -38,7 +102,7 @@ def build_system(
     change_scale: Float[Array, " D"] | None = None,
     key: Key,
 ) -> System:
-    """A model and posterior with fresh parameters; `change_scale` tells how much x moves from frame to frame."""
+    """A model and posterior with fresh parameters."""
     model_key, posterior_key = jax.random.split(key)
     snlds = build_model(
         model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
@@ -56,8 +120,15 @@ def build_system(
     )
 
 
-def with_images(system: System, code: ImageCode, config: ModelConfig) -> System:
+def with_images(system: AbstractSystem, code: ImageCode, config: Config) -> AbstractSystem:
     """A system of codes as one of the images themselves: it reads the codes, and draws the ones that it expects."""
+    if isinstance(system, System):
+        return _drawing(system, code, config.model)
+    return OfImages(system, code.reader, code.decoder)
+
+
+def _drawing(system: System, code: ImageCode, config: ModelConfig) -> System:
+    """Our own model with the decoder as its emission, so that it can be trained on images."""
     emission, (height, width) = system.model.emission, code.decoder.image
     assert isinstance(emission, MlpEmission)
     noise = ScalarNoise(
@@ -68,7 +139,7 @@ def with_images(system: System, code: ImageCode, config: ModelConfig) -> System:
     )
     decoder = CoordConvDecoder(code.decoder.network, code.decoder.image, rectified=config.emission_rectified)
     drawing = ImageEmission(networks=emission.networks, decoder=decoder, noise=noise)
-    return system._replace(model=dataclasses.replace(system.model, emission=drawing, reader=code.reader))
+    return dataclasses.replace(system, model=dataclasses.replace(system.model, emission=drawing, reader=code.reader))
 
 
 def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:

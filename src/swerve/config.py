@@ -3,6 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from swerve.baselines.compile import CompileOptions
+from swerve.baselines.gumbel import GumbelOptions
+from swerve.baselines.kvae import KvaeOptions
+from swerve.baselines.rslds import RsldsOptions
+from swerve.baselines.svae import SvaeOptions
 from swerve.errors import InputError
 
 
@@ -218,7 +223,7 @@ FILLED = ("arhmm.lags", "arhmm.features", "recipe.variants")
 class Config:
     """Everything that decides a fit, apart from the data."""
 
-    kind: Literal["snlds", "slds", "arhmm"] = "snlds"
+    kind: Literal["snlds", "slds", "arhmm", "gumbel", "slds-em", "rslds", "svae", "kvae", "compile"] = "snlds"
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
@@ -226,6 +231,11 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     arhmm: ArHmmConfig = field(default_factory=ArHmmConfig)
     code: CodeConfig = field(default_factory=CodeConfig)
+    gumbel: GumbelOptions = field(default_factory=GumbelOptions)
+    rslds: RsldsOptions = field(default_factory=RsldsOptions)
+    svae: SvaeOptions = field(default_factory=SvaeOptions)
+    kvae: KvaeOptions = field(default_factory=KvaeOptions)
+    compile: CompileOptions = field(default_factory=CompileOptions)
 
     def __post_init__(self):
         if self.model.regimes < 1:

@@ -8,16 +8,17 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from swerve.collapsed import System
 from swerve.config import Config
 from swerve.data.board import Board
 from swerve.evaluation.scores import score
 from swerve.preparation import Prepared
 from swerve.report import figures
 from swerve.run import Run, with_model
+from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json, write_json
 from swerve.training.loop import Report, Trained
 from swerve.training.restarts import pick
-from swerve.training.step import System
 from swerve.types import Segmentation
 
 KEPT = ("step", "bound", "frame_f1", "weight_correlation")
@@ -31,7 +32,7 @@ class Look(NamedTuple):
     run: Run
 
 
-def look(system: System, bound: float, step: int, prepared: Prepared, config: Config, test: Board) -> Look:
+def look(system: AbstractSystem, bound: float, step: int, prepared: Prepared, config: Config, test: Board) -> Look:
     """Held-out bound, scores on the test sequences (from one draw of z) and correlation of the regimes' weights."""
     run = with_model(system, prepared, config, bound)
     found = run.segment(test.series(), samples=1)
@@ -39,11 +40,14 @@ def look(system: System, bound: float, step: int, prepared: Prepared, config: Co
     return Look({"step": step, "bound": bound, "weight_correlation": weight_correlation(system), **scores}, found, run)
 
 
-def weight_correlation(system: System) -> float | None:
+def weight_correlation(system: AbstractSystem) -> float | None:
     """mean over pairs j < k of Pearson's correlation between all weights and biases of f_j and those of f_k.
 
-    Noise does not count, nor regimes that a restart may not use; None where only one regime is left.
+    Noise does not count, nor regimes that a restart may not use; None where only one
+    regime is left, and for models of others.
     """
+    if not isinstance(system, System):
+        return None
     allowed = np.flatnonzero(np.asarray(system.model.allowed))
     mean = eqx.tree_at(lambda dynamics: dynamics.noise, system.model.dynamics, None)
     leaves = [np.asarray(leaf)[allowed].reshape(len(allowed), -1) for leaf in jax.tree.leaves(mean)]

@@ -107,9 +107,15 @@ def digest(experiment: Experiment, config: Config) -> str:
 
 def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
     """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
-    then = {**_as_json(Experiment()), **stored["experiment"]}, stored["config"]
+    then = {**_as_json(Experiment()), **stored["experiment"]}, _filled(stored["config"], _as_json(Config()))
     seeds = stored["seeds"]["training"], stored["seeds"]["test"]
     return (*then, seeds) != (_as_json(experiment), _as_json(config), (TRAINING_SEED, TEST_SEED))
+
+
+def _filled(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the defaults of sections and fields that were not known when they were stored."""
+    both = {name: value for name, value in settings.items() if isinstance(value, dict) and name in defaults}
+    return defaults | settings | {name: _filled(value, defaults[name]) for name, value in both.items()}
 
 
 def _as_json(settings: Any) -> Any:

@@ -13,8 +13,8 @@ from swerve.experiment import TEST_SEED, TRAINING_SEED, UNTRAINED, Experiment, r
 from swerve.fitting import fit_arhmm
 from swerve.preparation import Prepared, prepare
 from swerve.run import Run, with_model
+from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json
-from swerve.training.step import System
 
 
 class Finished(NamedTuple):
@@ -60,7 +60,9 @@ def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
     return fit_arhmm(prepared, dataclasses.replace(config, seed=0))[0].model
 
 
-def _first(prepared: Prepared, config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]) -> System:
+def _first(
+    prepared: Prepared, config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]
+) -> AbstractSystem:
     """With the choices that were stored: those that would be made today may be others."""
     runs = repeats.make_repeats(prepared, config, experiment, work)
     trained = repeats.train(runs, config, work)

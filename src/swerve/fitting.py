@@ -12,15 +12,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from swerve.build import build_system, with_images
+from swerve.collapsed import System
 from swerve.config import Config, Recipe, Variant
 from swerve.errors import InputError
 from swerve.preparation import Prepared, coded
 from swerve.schedule import Schedule
 from swerve.seeds import Candidate, cached_guides, fit_candidates
+from swerve.system import AbstractSystem
 from swerve.training import loop
 from swerve.training.loop import Plan, Report, Rung, Trained
 from swerve.training.restarts import pick, stack
-from swerve.training.step import Restart, System, TrainingData, TrainState, start
+from swerve.training.step import Restart, TrainingData, TrainState, start
 from swerve.training.surplus import Merge, Simplified, without_surplus
 from swerve.types import Frames, Key
 from swerve.video import cached_code, train_on_images
@@ -46,7 +48,7 @@ def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
     return candidates
 
 
-def fit_snlds(
+def fit_system(
     prepared: Prepared,
     config: Config,
     *,
@@ -55,7 +57,7 @@ def fit_snlds(
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Trains all restarts of an SNLDS or SLDS, chooses by the held-out bound, and merges regimes it can do without.
+    """Trains all restarts, chooses by the held-out bound, and merges regimes that an SNLDS or SLDS can do without.
 
     Restarts on video are trained on codes of its images. The images themselves are for the chosen one, at the end.
     """
@@ -73,8 +75,8 @@ def fit_snlds(
         on_note("single frames break a law that holds otherwise: regimes count these events")
     training, validation = stack([(numbers.training, numbers.validation)])
 
-    def seeing(system: System) -> System:
-        return system if code is None else with_images(system, code, config.model)
+    def seeing(system: AbstractSystem) -> AbstractSystem:
+        return system if code is None else with_images(system, code, config)
 
     trained = loop.train(
         plan_of(config, video=code is not None),
@@ -86,8 +88,8 @@ def fit_snlds(
         on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),
         should_stop=should_stop,
     )
-    if trained.finished and config.training.merging and not made.staged:
-        trained = _simplified(trained, training, validation, config, on_note, should_stop)
+    if trained.finished and config.training.merging and not made.staged and isinstance(trained.system, System):
+        trained = _simplified(trained, trained.system, training, validation, config, on_note, should_stop)
     trained = dataclasses.replace(trained, system=seeing(trained.system))
     if code is None or not trained.finished:
         return trained
@@ -105,6 +107,7 @@ def fit_snlds(
 
 def _simplified(
     trained: Trained,
+    system: System,
     training: Frames,
     validation: Frames,
     config: Config,
@@ -113,7 +116,7 @@ def _simplified(
 ) -> Trained:
     on_note("looking for regimes that the recordings do not need")
     (simplified,) = simplify(
-        [trained.system],
+        [system],
         [0],
         training,
         validation,
@@ -221,8 +224,7 @@ def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path 
     for r, variant in enumerate(variants):
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
         system = build_system(
-            config.model,
-            config.posterior,
+            config,
             channels=prepared.training.x.shape[-1],
             controls=prepared.controls,
             stickiness=_or(variant.stickiness, recipe.stickiness),
@@ -261,6 +263,7 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer:
         guidance_hold=recipe.guidance_hold * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
         gap_rate=recipe.gap_rate,
+        steps=float(steps),
     )
     return jax.tree.map(jnp.float32, numbers)
 

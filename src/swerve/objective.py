@@ -12,39 +12,10 @@ from jaxtyping import Array, Bool, Float
 from swerve import messages
 from swerve.model.snlds import Snlds
 from swerve.posterior import Draw, Posterior, Prior, Start
+from swerve.system import Knobs, Terms, watched
 from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
 
 FIRST_SCALE = 0.1  # of standardised data: how far q may stray from the expected state at t = 1
-
-
-class Knobs(NamedTuple):
-    """How far training bends the objective; the defaults bend nothing and give the true bound."""
-
-    temperature: Array | float = 1.0
-    """tau: divides the switch logits."""
-    evidence_temperature: Array | float = 1.0
-    """kappa: shrinks the differences between regimes in log p(z_t | z_{t-1}, s_t)."""
-    uniformity: Array | float = 0.0
-    """beta: weight of the paper's sum_t KL(uniform || gamma_t)."""
-    balance: Array | float = 0.0
-    """Weight per frame of the entropy of regime use, averaged over batch and time."""
-    guidance: Array | float = 0.0
-    """Nats a frame gains in the regime that an AR-HMM gave it."""
-
-
-class Terms(NamedTuple):
-    """One sequence's share of the objective and what a person watches; all are sums over valid frames."""
-
-    elbo: Float[Array, ""]
-    uniform_kl: Float[Array, ""]
-    tempering: Float[Array, ""]
-    """What tempered evidence adds to the expected log-evidence; 0 at kappa = 1."""
-    guidance: Float[Array, ""]
-    """What the guide adds to it; 0 without one."""
-    usage: Float[Array, " K"]
-    confidence: Float[Array, ""]
-    switches: Float[Array, ""]
-    frames: Float[Array, ""]
 
 
 class Bends(NamedTuple):
@@ -112,17 +83,13 @@ def sequence_terms(
     """All terms of one sequence, from a single draw of z. With the default knobs, `elbo` is a true bound."""
     draw, chain, bends = regime_chain(model, posterior, frames, knobs, guide, key=key)
     smoothed = messages.smooth(*chain)
-    labels = jnp.argmax(smoothed.marginals, axis=1)
-    valid = frames.valid
-    return Terms(
-        elbo=elbo(draw, chain),
-        uniform_kl=jnp.where(valid, kl_from_uniform(smoothed.log_marginals, model.allowed), 0.0).sum(),
+    return watched(
+        elbo(draw, chain),
+        smoothed.marginals,
+        frames.valid,
+        uniform_kl=jnp.where(frames.valid, kl_from_uniform(smoothed.log_marginals, model.allowed), 0.0).sum(),
         tempering=_expected(bends.tempering, smoothed.marginals),
         guidance=_expected(bends.guidance, smoothed.marginals),
-        usage=smoothed.marginals.sum(axis=0),
-        confidence=smoothed.marginals.max(axis=1).sum(),
-        switches=((labels[1:] != labels[:-1]) & valid[1:]).sum().astype(float),
-        frames=valid.sum().astype(float),
     )
 
 
@@ -166,9 +133,3 @@ def kl_from_uniform(log_marginals: Float[Array, "T K"], allowed: Bool[Array, " K
     """KL(uniform || gamma_t) = -log K - (1/K) sum_k log gamma_t(k), over the allowed regimes."""
     count = jnp.sum(allowed).astype(log_marginals.dtype)
     return -jnp.log(count) - jnp.mean(log_marginals, axis=1, where=allowed[None])
-
-
-def usage_entropy(usage: Float[Array, " K"]) -> Float[Array, ""]:
-    """Entropy of the share of frames each regime holds; its exponential is the number of regimes in use."""
-    share = jnp.maximum(usage / usage.sum(), 1e-9)  # an unused regime must not stop the gradient
-    return -jnp.sum(share * jnp.log(share))

@@ -11,6 +11,7 @@ import numpy as np
 
 from swerve import display
 from swerve.build import with_images
+from swerve.collapsed import System
 from swerve.config import Config
 from swerve.coordconv import Image
 from swerve.data.board import Board
@@ -20,10 +21,11 @@ from swerve.fitting import make_restarts, plan_of, simplify
 from swerve.imagecode import ImageCode
 from swerve.preparation import Prepared, coded, coded_board
 from swerve.settings import merge
+from swerve.system import AbstractSystem
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, load_about, load_tree, save_tree
 from swerve.training.restarts import pick, stack
-from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainState
+from swerve.training.step import HeldOut, Restart, TrainingData, TrainState
 from swerve.training.surplus import Merge, Simplified
 from swerve.types import Frames
 from swerve.video import cached_code, train_on_images
@@ -184,24 +186,25 @@ def _held_out(trained: loop.Trained, restarts: list[int]) -> HeldOut:
     return pick(trained.held_out, np.array([trained.alive.index(restart) for restart in restarts]))
 
 
-def system_of(trained: loop.Trained, restart: int) -> System:
+def system_of(trained: loop.Trained, restart: int) -> AbstractSystem:
     """One of the living."""
     return pick(trained.systems, trained.alive.index(restart))
 
 
-def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, work: Path) -> dict[int, Simplified]:
+def simplified(
+    repeats: Repeats, systems: Mapping[int, AbstractSystem], config: Config, work: Path
+) -> dict[int, Simplified]:
     """Every restart without its surplus regimes, unless they count events; kept in `work`, so that it is done once."""
     as_they_are = {restart: Simplified(system, []) for restart, system in systems.items()}
-    order = [restart for restart in sorted(systems) if not repeats.staged[restart]]
+    own = {restart: one for restart, one in systems.items() if isinstance(one, System) and not repeats.staged[restart]}
+    order = sorted(own)
     if not (order and config.training.merging):
         return as_they_are
-    kept, together = work / "simplified.safetensors", stack([systems[restart] for restart in order])
+    kept, together = work / "simplified.safetensors", stack([own[restart] for restart in order])
     if not _made_from(together, kept):
         display.note(f"merging surplus regimes of {len(order)} restarts")
         sources = np.asarray(repeats.restarts.source)[order].tolist()
-        found = simplify(
-            [systems[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config
-        )
+        found = simplify([own[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config)
         merges = [[merge._asdict() for merge in one.merges] for one in found]
         about = {"of": digest_of(together), "restarts": order, "merges": merges}
         save_tree(kept, stack([one.system for one in found]), about)
@@ -214,13 +217,15 @@ def simplified(repeats: Repeats, systems: Mapping[int, System], config: Config, 
     return as_they_are | merged
 
 
-def finished(repeats: Repeats, restart: int, system: System, prepared: Prepared, config: Config, work: Path) -> System:
+def finished(
+    repeats: Repeats, restart: int, system: AbstractSystem, prepared: Prepared, config: Config, work: Path
+) -> AbstractSystem:
     """A restart after its last steps, which for video are those on the images; kept in `work`."""
     if not repeats.codes:
         return system
     code = repeats.codes[int(repeats.restarts.source[restart])]
     kept, made_of = work / f"images-{restart}.safetensors", (system, code)
-    system = with_images(system, code, config.model)
+    system = with_images(system, code, config)
     if not _made_from(made_of, kept):
         display.note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)

@@ -50,8 +50,8 @@ from swerve.repeats import (
     train,
 )
 from swerve.run import with_model
+from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json, write_json
-from swerve.training.step import System
 
 WORK, QUICK = Path("runs/reproduce"), Path("runs/quick")
 SCORES = (
@@ -220,7 +220,7 @@ def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, 
     if not experiment.curve:
         return train(repeats, config, work), {}
 
-    def numbers_of(restart: int, system: System, bound: float, step: int) -> dict[str, Any]:
+    def numbers_of(restart: int, system: AbstractSystem, bound: float, step: int) -> dict[str, Any]:
         view = views[restart]
         return look(system, bound, step, view.prepared, config, view.board).numbers
 
@@ -229,7 +229,7 @@ def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, 
     return trained, curve_file.finish(trained)
 
 
-def _score_model(model: System | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
+def _score_model(model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
     run = with_model(model, prepared, config, held_out=float("nan"))
     return _score([one.labels for one in run.segment(test.series())], test)
 

@@ -20,15 +20,16 @@ from swerve.config import Config
 from swerve.data.columns import names_of, select_columns
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
-from swerve.fitting import fit_arhmm, fit_snlds
+from swerve.fitting import fit_arhmm, fit_system
 from swerve.imagecode import ImageCode
 from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
 from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch, worthwhile_labels
 from swerve.settings import from_dict
+from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
-from swerve.training.step import System, evaluate
+from swerve.training.step import evaluate
 from swerve.types import Frames, Key, Segmentation, Series
 
 MODEL_FILE, CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE = (
@@ -53,7 +54,7 @@ class Run:
     """A fitted model with the columns and the scale it was fitted to."""
 
     config: Config
-    model: System | ArHmm
+    model: AbstractSystem | ArHmm
     columns: tuple[str, ...]
     controls: int
     standardizer: Standardizer
@@ -210,7 +211,7 @@ def fit(
             on_report(now)
             on_look(with_model(now.system, prepared, config, now.bounds[now.best], finished=False))
 
-        trained = fit_snlds(
+        trained = fit_system(
             prepared, config, checkpoint=checkpoint, on_report=report, on_note=on_note, should_stop=should_stop
         )
         run = with_model(
@@ -227,7 +228,7 @@ def fit(
     return run
 
 
-def with_model(model: System | ArHmm, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
+def with_model(model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
     """A model of recordings that were prepared like this."""
     return Run(
         config=config,
@@ -284,17 +285,16 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
         return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
     image, size = _image_of(about), config.code_size
 
-    def build(key: Key) -> System:
+    def build(key: Key) -> AbstractSystem:
         system = build_system(
-            config.model,
-            config.posterior,
+            config,
             channels=channels if image is None else size,
             controls=about["controls"],
             stickiness=0.0,
             allowed=config.model.regimes,
             key=key,
         )
-        return system if image is None else with_images(system, ImageCode(size, image, key=key), config.model)
+        return system if image is None else with_images(system, ImageCode(size, image, key=key), config)
 
     return jax.eval_shape(build, jax.random.key(0))
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from swerve.objective import Knobs
+from swerve.system import Knobs
 
 Number = Float[Array, ""] | float
 
@@ -36,6 +36,8 @@ class Schedule(NamedTuple):
     guidance_release_steps: Number = 1.0
     gap_rate: Number = 0.0
     """Share of frames hidden at random in each step, so that the networks learn what a gap looks like."""
+    steps: Number = 1.0
+    """All of them: how far training has come is a share of these."""
 
 
 def learning_rate(schedule: Schedule, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -67,4 +69,5 @@ def knobs(schedule: Schedule, step: Int[Array, ""]) -> Knobs:
         balance=schedule.last_balance
         + (schedule.balance - schedule.last_balance) * jnp.exp(-step / schedule.balance_decay_steps),
         guidance=schedule.guidance * (1.0 - released),
+        progress=jnp.clip(step / schedule.steps, 0.0, 1.0),
     )

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
-from swerve.objective import Knobs, regime_chain
-from swerve.training.step import System
-from swerve.types import Frames, Key
+from swerve.system import AbstractSystem, Inference
+from swerve.types import Frames
 
 SHORTEST_BUCKET = 16
 LARGEST_BATCH = 64
@@ -20,35 +19,12 @@ SWITCH_PRICE = 0.45  # frames expected to be right that a switch must gain (docs
 NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
 
 
-def inferred(
-    system: System, frames: Frames, *, samples: int, key: Key
-) -> tuple[Float[Array, "T K"], Int[Array, " T"], Float[Array, "T D"]]:
-    """Regime probabilities averaged over draws of z, their most probable path, and the expected observations.
-
-    Where the first frame does not tell its own regime, it takes the second's.
-    """
-
-    def one(key):
-        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        marginals = messages.smooth(*chain).marginals
-        return marginals, chain, jax.vmap(system.model.expected_observation)(draw.z, marginals)
-
-    marginals, chains, seen = jax.vmap(one)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples)))
-    average = jax.tree.map(lambda leaf: leaf.mean(axis=0), chains._replace(mask=chains.mask.astype(float)))
-    path = messages.viterbi(average.log_initial, average.log_transition, average.log_evidence, frames.valid)
-    probabilities = marginals.mean(axis=0)
-    if len(path) > 1 and not system.model.first_frame_tells:
-        first = frames.valid[1].astype(int)
-        probabilities, path = probabilities.at[0].set(probabilities[first]), path.at[0].set(path[first])
-    return probabilities, path, seen.mean(axis=0)
-
-
 @partial(jax.jit, static_argnames="samples")
-def infer_batch(system: System, frames: Frames, *, samples: int):
-    """`inferred` for every sequence of a batch."""
+def infer_batch(system: AbstractSystem, frames: Frames, *, samples: int) -> Inference:
+    """The regimes of every sequence of a batch."""
     key = jax.random.key(NOISE_SEED)
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(lambda f: inferred(system, f, samples=samples, key=key))(frames)
+        return jax.vmap(lambda f: system.infer(f, samples=samples, key=key))(frames)
 
 
 @jax.jit

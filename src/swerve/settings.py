@@ -11,18 +11,40 @@ from swerve.config import Config
 from swerve.errors import InputError, nearest
 from swerve.recipes import with_recipe
 
+_OTHERS = {
+    "recipe": {"balance": 0.0, "guidance": 0.0, "variants": ({},)},
+    "training": {"merging": 0.0},
+    "code": {"images_from": 1.0},
+}
+"""Systems of others are trained without what we found helpful for ours, and on codes of images alone."""
+_LED = _OTHERS | {"recipe": {"balance": 0.0, "variants": ({},)}}
+"""An AR-HMM leads the first steps, as their authors have it."""
+KINDS: dict[str, dict[str, Any]] = {
+    "slds": {
+        "model": {
+            "dynamics": "linear",
+            "emission_hidden": (),
+            "switching_reads_x": False,
+            "switching_reads_z": False,
+        }
+    },
+    "gumbel": _OTHERS,
+    "slds-em": _LED,
+    "rslds": _LED,
+    "svae": _OTHERS,
+    "kvae": _OTHERS,
+    "compile": _OTHERS,
+}
+"""What belongs to a model besides its name. A switching linear system is an SNLDS with linear parts whose switches
+nothing drives."""
+
 
 def with_kind(config: Config, kind: str) -> Config:
-    """The named model; a switching linear system is an SNLDS with linear parts whose switches nothing drives."""
+    """The named model, with the settings that belong to it."""
     kinds = get_args(get_type_hints(Config)["kind"])
     if kind not in kinds:
         raise InputError(f"There is no model '{kind}'{nearest(kind, kinds)}")
-    model = config.model
-    if kind == "slds":
-        model = dataclasses.replace(
-            model, dynamics="linear", emission_hidden=(), switching_reads_x=False, switching_reads_z=False
-        )
-    return dataclasses.replace(config, kind=kind, model=model)
+    return merge(dataclasses.replace(config, kind=kind), KINDS.get(kind, {}))
 
 
 def with_setting(config: Config, setting: str) -> Config:

@@ -9,7 +9,7 @@ from swerve.config import Config
 from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
-from swerve.fitting import fit_snlds
+from swerve.fitting import fit_system
 from swerve.preparation import Prepared
 from swerve.report import figures
 from swerve.run import Run
@@ -38,7 +38,7 @@ def tell(prepared: Prepared, config: Config, test: Board, steps: tuple[int, ...]
             runs[:] = [now.run]
 
         unmerged = merge(config, {"training": {"merging": 0.0}})
-        trained = fit_snlds(prepared, unmerged, on_report=watch, should_stop=should_stop)
+        trained = fit_system(prepared, unmerged, on_report=watch, should_stop=should_stop)
     if not trained.finished:
         raise InputError("Stopped; a story is told from its beginning.")
     figure = figures.learning_story(

@@ -11,9 +11,10 @@ from swerve.config import Config
 from swerve.coordconv import Image
 from swerve.errors import InputError
 from swerve.imagecode import CodeOptions, ImageCode, fit_code
+from swerve.system import AbstractSystem
 from swerve.training.checkpoint import load_tree, save_tree
 from swerve.training.restarts import stack
-from swerve.training.step import Restart, System, TrainingData, advance, evaluate, start
+from swerve.training.step import Restart, TrainingData, advance, evaluate, start
 from swerve.types import Frames, Key
 
 CODES = 3  # learned at most, one after the other, until one draws something
@@ -79,7 +80,7 @@ def _learned_code(
 
 
 def train_on_images(
-    system: System,
+    system: AbstractSystem,
     training: Frames,
     validation: Frames,
     restart: Restart,
@@ -87,7 +88,7 @@ def train_on_images(
     *,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> System:
+) -> AbstractSystem:
     """The steps that a restart has left after those on codes, and no guide any more; fewer if it should stop.
 
     They stay only if they raise the held-out bound.
@@ -99,7 +100,7 @@ def train_on_images(
     state = start(own)._replace(step=jnp.int32(done))
     first = jnp.asarray(0)
     alone = restart._replace(guide=first, source=first)
-    data = TrainingData(stack([training]), jnp.zeros((1, *training.valid.shape, system.model.regimes)))
+    data = TrainingData(stack([training]), jnp.zeros((1, *training.valid.shape, system.regimes)))
     for step in range(done, steps, STEPS_AT_ONCE):
         if should_stop():
             break

@@ -32,7 +32,7 @@ NO_LOG = TrainingLog(*np.zeros((len(TrainingLog._fields), 1)))
 
 def with_nan(state):
     broken = eqx.tree_at(lambda m: m.initial.means, state.system.model, replace_fn=lambda leaf: leaf * np.nan)
-    return state._replace(system=state.system._replace(model=broken))
+    return state._replace(system=replace(state.system, model=broken))
 
 
 def train(plan=PLAN, broken=(), poisoned=(), seeds=SEEDS, **options):

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.build import build_system
+from swerve.build import build_collapsed
 from swerve.config import ModelConfig, PosteriorConfig
-from swerve.objective import Knobs, sequence_terms, usage_entropy
 from swerve.schedule import Schedule
+from swerve.system import Knobs, usage_entropy
 from swerve.training.restarts import pick, stack
 from swerve.training.step import (
     Restart,
@@ -54,7 +54,7 @@ POSTERIOR = PosteriorConfig(encoder_size=3, causal_size=3, start="state")
 
 @quick_jit
 def toy_system(key):
-    return build_system(MODEL, POSTERIOR, channels=D, controls=0, stickiness=1.0, allowed=K, key=key)
+    return build_collapsed(MODEL, POSTERIOR, channels=D, controls=0, stickiness=1.0, allowed=K, key=key)
 
 
 def toy_state(seed):
@@ -165,7 +165,7 @@ def test_a_restart_reads_the_frames_of_its_source_alone():
 def loss_and_terms(system, data, knobs):
     keys = jax.random.split(jax.random.key(0), N)
     frames, guide = pick(data.frames, 0), data.guides[CALM]
-    terms = jax.vmap(lambda f, g, k: sequence_terms(*system, f, knobs, g, key=k))(frames, guide, keys)
+    terms = jax.vmap(lambda f, g, k: system.terms(f, knobs, g, key=k))(frames, guide, keys)
     return batch_loss(system, frames, guide, knobs, keys), terms
 
 

@@ -7,15 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.build import build_system
+from swerve.build import build_collapsed
+from swerve.collapsed import System
 from swerve.config import Config, Variant
 from swerve.data.windows import to_frames
 from swerve.fitting import in_words, make_schedule
 from swerve.training import surplus
 from swerve.training.comparison import NEVER, paired_change
 from swerve.training.restarts import stack
-from swerve.training.step import Restart, System, TrainingData, Windows, advance, look_closely, start
-from swerve.training.surplus import Merge, cheapest_merges, shares_in_use, without_surplus
+from swerve.training.step import Restart, TrainingData, advance, start
+from swerve.training.surplus import Merge, Windows, cheapest_merges, look_closely, shares_in_use, without_surplus
 from swerve.types import Series
 
 LENGTH, STEPS, CALLS = 60, 400, 4
@@ -39,7 +40,7 @@ def drifting(drifts, count, seed):
 
 def trained(frames, labels):
     """A system that was taught these labels."""
-    system = build_system(
+    system = build_collapsed(
         SMALL.model, SMALL.posterior, channels=1, controls=0, stickiness=3.0, allowed=3, key=jax.random.key(0)
     )
     first = jnp.asarray(0)
@@ -137,9 +138,9 @@ def test_merges_are_given_up_once_those_of_every_owner_are_far_off(monkeypatch):
     trials = [surplus._Trial(i // 2, 0, (0, 1) if i % 2 else None, one, None) for i, one in enumerate(systems)]
 
     def given_up(*bounds):
-        per_frame = dict(zip(systems, bounds, strict=True))
+        per_frame = dict(zip((one.model for one in systems), bounds, strict=True))
         monkeypatch.setattr(
-            surplus, "_bounds", lambda system, frames: np.full(len(frames.valid), LENGTH * per_frame[system])
+            surplus, "_bounds", lambda system, frames: np.full(len(frames.valid), LENGTH * per_frame[system.model])
         )
         return surplus._all_hopeless(trials, systems, stack([frames]))
 

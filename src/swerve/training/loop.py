@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve.errors import InputError
+from swerve.system import AbstractSystem
 from swerve.training import restarts as axis
 from swerve.training.checkpoint import load_about, load_tree, save_tree
 from swerve.training.comparison import FEWEST_WINDOWS, paired_change
-from swerve.training.step import HeldOut, Restart, System, TrainingData, TrainingLog, TrainState
+from swerve.training.step import HeldOut, Restart, TrainingData, TrainingLog, TrainState
 from swerve.types import Frames
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
@@ -97,9 +98,9 @@ class Report:
     regimes_in_use: list[float]
     steps_per_second: float
     messages: list[str]
-    system: System
+    system: AbstractSystem
     """The best restart's parameters as they are now."""
-    systems: System
+    systems: AbstractSystem
     """All living restarts' parameters as they are now (leading axis); for video, those of models of codes."""
     best: int
     """Position among the living of the restart that would be chosen now."""
@@ -109,10 +110,10 @@ class Report:
 class Trained:
     """The restart with the best held-out bound, and how it came to be chosen."""
 
-    system: System
+    system: AbstractSystem
     chosen: int
     alive: list[int]
-    systems: System
+    systems: AbstractSystem
     """All restarts that were trained to the end (leading axis); for video, models of codes."""
     held_out: HeldOut
     """How they were judged at the end."""

@@ -10,22 +10,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
-from swerve import messages
-from swerve.model.snlds import Snlds
-from swerve.objective import Knobs, Terms, elbo, regime_chain, sequence_terms, usage_entropy
-from swerve.posterior import Posterior
 from swerve.schedule import Schedule, knobs, learning_rate
+from swerve.system import AbstractSystem, Knobs, Terms, usage_entropy
 from swerve.types import Frames, Key
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
-
-
-class System(NamedTuple):
-    """A model and its inference network: everything that is trained."""
-
-    model: Snlds
-    posterior: Posterior
 
 
 class Restart(NamedTuple):
@@ -42,7 +32,7 @@ class Restart(NamedTuple):
 class TrainState(NamedTuple):
     """What changes from step to step."""
 
-    system: System
+    system: AbstractSystem
     adam: PyTree
     step: Int[Array, ""]
     skipped: Int[Array, ""]
@@ -60,7 +50,7 @@ class TrainingData(NamedTuple):
     guides: Float[Array, "G N T K"]
 
 
-def start(system: System) -> TrainState:
+def start(system: AbstractSystem) -> TrainState:
     """A fresh state around the given parameters."""
     system = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), system)  # a weak type would compile all twice
     step, skipped, in_a_row = (jnp.zeros((), jnp.int32) for _ in range(3))  # donated: they must not alias
@@ -81,12 +71,10 @@ class TrainingLog(NamedTuple):
 
 
 def batch_loss(
-    system: System, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
+    system: AbstractSystem, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
 ) -> tuple[Float[Array, ""], TrainingLog]:
     """Minus the objective, terms summed over time and averaged over the batch, and its parts for the log."""
-    terms = jax.vmap(lambda f, g, k: sequence_terms(system.model, system.posterior, f, bent, g, key=k))(
-        frames, guide, keys
-    )
+    terms = jax.vmap(lambda f, g, k: system.terms(f, bent, g, key=k))(frames, guide, keys)
     elbo, tempering, guidance = terms.elbo.mean(), terms.tempering.mean(), terms.guidance.mean()
     length = terms.frames.mean()
     uniformity = -bent.uniformity * terms.uniform_kl.mean()
@@ -165,22 +153,9 @@ class HeldOut(NamedTuple):
     """ELBO of every window, in nats."""
 
 
-class Windows(NamedTuple):
-    """The same window by window."""
-
-    bound: Float[Array, "*R N"]
-    """ELBO in nats per window."""
-    regimes: Float[Array, "*R N T K"]
-    """p(s_t = k | x) for one draw of z; 0 where there is no frame."""
-    evidence: Float[Array, "*R N T K"]
-    """log B_t(k)."""
-
-
-def _evaluate(system: System, frames: Frames) -> HeldOut:
+def _evaluate(system: AbstractSystem, frames: Frames) -> HeldOut:
     with jax.default_matmul_precision("highest"):
-        terms: Terms = _for_every_sequence(
-            lambda f, k: sequence_terms(system.model, system.posterior, f, Knobs(), key=k), frames
-        )
+        terms: Terms = for_every_sequence(lambda f, k: system.terms(f, Knobs(), key=k), frames)
     count = terms.frames.sum()
     return HeldOut(
         bound=terms.elbo.sum() / count,
@@ -191,19 +166,7 @@ def _evaluate(system: System, frames: Frames) -> HeldOut:
     )
 
 
-def _look_closely(system: System, frames: Frames) -> Windows:
-    def one(frames, key):
-        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        return Windows(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
-
-    with jax.default_matmul_precision("highest"):
-        return _for_every_sequence(one, frames)
-
-
-look_closely = jax.jit(_look_closely)
-
-
-def _for_every_sequence(function: Callable, frames: Frames):
+def for_every_sequence(function: Callable, frames: Frames):
     """vmap over sequences and fixed keys, but a part of the batch at a time where the frames are video."""
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
     rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
@@ -216,7 +179,7 @@ evaluate = jax.jit(_evaluate)
 
 
 @jax.jit
-def evaluate_together(systems: System, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
+def evaluate_together(systems: AbstractSystem, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
     """All restarts at once, each on the frames of its source."""
     return jax.vmap(lambda system, source: _evaluate(system, jax.tree.map(lambda a: a[source], frames)))(
         systems, sources

@@ -13,18 +13,45 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from swerve import messages
+from swerve.collapsed import System
 from swerve.model.snlds import FORBIDDEN
+from swerve.objective import elbo, regime_chain
 from swerve.schedule import Schedule
+from swerve.system import AbstractSystem, Knobs
 from swerve.training import restarts as axis
 from swerve.training.comparison import FEWEST_WINDOWS, paired_change
-from swerve.training.step import Restart, System, TrainingData, Windows, look_closely, start
+from swerve.training.step import Restart, TrainingData, for_every_sequence, start
 from swerve.types import Frames, Key
 
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
+
+
+class Windows(NamedTuple):
+    """What a system makes of held-out windows, one by one."""
+
+    bound: Float[Array, "*R N"]
+    """ELBO in nats per window."""
+    regimes: Float[Array, "*R N T K"]
+    """p(s_t = k | x) for one draw of z; 0 where there is no frame."""
+    evidence: Float[Array, "*R N T K"]
+    """log B_t(k)."""
+
+
+def _look_closely(system: System, frames: Frames) -> Windows:
+    def one(frames, key):
+        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        return Windows(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
+
+    with jax.default_matmul_precision("highest"):
+        return for_every_sequence(one, frames)
+
+
+look_closely = jax.jit(_look_closely)
 
 
 class Merge(NamedTuple):
@@ -44,7 +71,7 @@ class Merge(NamedTuple):
 class Simplified(NamedTuple):
     """A system without surplus regimes, and every merge that was judged on the way."""
 
-    system: System
+    system: AbstractSystem
     merges: list[Merge]
 
 
@@ -78,14 +105,19 @@ def without_surplus(
     a single one segments nothing. All systems are trained side by side, each on the frames of its source. Once
     `should_stop` says so, what was found so far is returned; with too few held-out windows, that is nothing.
     """
-    found = [Simplified(system, []) for system in systems]
+    systems = list(systems)
+    merges: list[list[Merge]] = [[] for _ in systems]
+
+    def so_far() -> list[Simplified]:
+        return [Simplified(*both) for both in zip(systems, merges, strict=True)]
+
     unfinished = list(range(len(systems))) if validation.x.shape[1] >= FEWEST_WINDOWS else []
     size, round_number = 0, 0
     while unfinished:
         trials = [
             trial
             for owner in unfinished
-            for trial in _trials(owner, sources[owner], found[owner].system, training, validation)
+            for trial in _trials(owner, sources[owner], systems[owner], training, validation)
         ]
         if not trials:
             break
@@ -95,7 +127,7 @@ def without_surplus(
         for done in range(calls):
             on_call(done, calls)
             if should_stop():
-                return found
+                return so_far()
             states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
             trained = [axis.pick(states.system, i) for i in range(len(trials))]
             given_up = done + 1 < calls and _all_hopeless(trials, trained, validation)
@@ -104,12 +136,14 @@ def without_surplus(
         accepted = []
         for owner in dict.fromkeys(trial.owner for trial in trials):
             own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
-            merge, system = _judge(found[owner].system, own, axis.pick(validation, sources[owner]), given_up=given_up)
+            merge, system = _judge(systems[owner], own, axis.pick(validation, sources[owner]), given_up=given_up)
             on_merge(owner, merge)
-            found[owner] = Simplified(system if merge.accepted else found[owner].system, [*found[owner].merges, merge])
-            accepted += [owner] if merge.accepted else []
+            merges[owner].append(merge)
+            if merge.accepted:
+                systems[owner] = system
+                accepted.append(owner)
         unfinished, round_number = accepted, round_number + 1
-    return found
+    return so_far()
 
 
 def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
@@ -151,7 +185,7 @@ def _merged(as_it_is: _Trial, pair: tuple[int, int]) -> _Trial:
     guide[..., kept] += guide[..., dropped]
     guide[..., dropped] = 0.0
     model = eqx.tree_at(lambda m: m.log_allowed, system.model, system.model.log_allowed.at[dropped].set(FORBIDDEN))
-    return as_it_is._replace(pair=pair, system=system._replace(model=model), guide=guide)
+    return as_it_is._replace(pair=pair, system=System(model, system.posterior), guide=guide)
 
 
 def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Schedule, key: Key):

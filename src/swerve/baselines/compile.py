@@ -1,0 +1,17 @@
+"""CompILE."""
+
+from dataclasses import dataclass
+
+from swerve.baselines.shape import Shape
+from swerve.system import AbstractSystem
+from swerve.types import Key
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Settings of its own."""
+
+
+def build(options: CompileOptions, shape: Shape, *, key: Key) -> AbstractSystem:
+    """With fresh parameters."""
+    raise NotImplementedError
