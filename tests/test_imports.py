@@ -15,6 +15,8 @@ ALLOWED = {
     "coordconv": {"types", "networks"},
     "imagecode": {"types", "coordconv"},
     "messages": {"types"},
+    "triangles": set(),
+    "kalman": {"types", "triangles"},
     "arhmm": {"types", "messages"},
     "model": {"types", "networks", "coordconv", "messages"},
     "posterior": {"types", "networks", "coordconv"},
