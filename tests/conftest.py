@@ -8,9 +8,14 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import jax
 import pytest
 
-jax.config.update("jax_numpy_rank_promotion", "raise")
+ROOT = Path(__file__).resolve().parents[1]
+COMPILED = ROOT / ".pytest_cache" / f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", str(COMPILED))  # modules compile the same small programs again
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+SHARED_DATA = ROOT.parent / "shared" / "data"
 
 
 @pytest.fixture
