@@ -2,9 +2,9 @@
 
     python experiments/results_page.py [--check]
 
-All from <!-- table: NAME -->, <!-- figure: NAME -->, <!-- time: NAME -->, <!-- decoding: NAME --> or
-<!-- summary: MODEL --> to <!-- end --> is written by this script, the rest by people. With --check nothing is
-written, and a page that is out of date is an error.
+All from <!-- table: NAME -->, <!-- figure: NAME -->, <!-- time: NAME -->, <!-- decoding: NAME -->,
+<!-- models: BOARD --> or <!-- summary: MODEL --> to <!-- end --> is written by this script, the rest by people.
+With --check nothing is written, and a page that is out of date is an error.
 """
 
 import argparse
@@ -15,17 +15,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerve import results
-from swerve.experiment import read_row, was_edited
+import jax
+
+from swerve import boards, results, run
+from swerve.data.columns import names_of
+from swerve.experiment import UNTRAINED, read_row, was_edited
+from swerve.settings import from_dict
 
 EXPERIMENTS = Path(__file__).resolve().parent
-PAGES = (EXPERIMENTS.parent / "docs" / "results.md", EXPERIMENTS.parent / "README.md")
-BLOCK = re.compile(r"(<!-- (table|figure|summary|time|decoding): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+DOCS = EXPERIMENTS.parent / "docs"
+PAGES = (DOCS / "results.md", DOCS / "models.md", EXPERIMENTS.parent / "README.md")
+BLOCK = re.compile(r"(<!-- (table|figure|summary|time|decoding|models): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("success", "right K", "runs", "minutes", "hardware", "commit"),
 )
 SUMMARY_HEADINGS = ("board", "frame F1", "switch F1, exact", "switch F1, ±5", "one restart", "AR-HMM, frame F1")
+PAPER_SCORES = ("frame_f1", "switch_f1_tol0")
+MODEL_HEADINGS = (
+    *("model", "frame F1", "switch F1, exact", "switch F1, ±5"),
+    *("the paper's frame F1", "and switch F1", "parameters", "minutes", "hardware"),
+)
 DIVERGED, OTHER_SETTINGS = "diverged", "run with other settings than it has now"
 
 Stored = Mapping[str, Any]
@@ -38,7 +48,9 @@ def written(page: str, experiments: Path, docs: Path) -> str:
         begin, kind, name, end = match.groups()
         if kind == "figure":
             return f"{begin}\n{figure(name, experiments, docs)}\n\n{end}"
-        write = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding}[kind]
+        write = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding, "models": models}[
+            kind
+        ]
         return f"{begin}\n{write(name, experiments)}\n\n{end}"
 
     return BLOCK.sub(block, page)
@@ -79,6 +91,32 @@ def summary(model: str, experiments: Path) -> str:
     return as_markdown([SUMMARY_HEADINGS, ["---", *["---:"] * 5], *lines])
 
 
+def models(board: str, experiments: Path) -> str:
+    """The default row of every model side by side, beside the paper's numbers."""
+    paper = results.read_tables(experiments).paper.get(board, {})
+    lines = []
+    for stored in rows_of(board, experiments / "results"):
+        model = stored["model"]
+        if stored["row"] == results.SINGLE or stored["config"]["recipe"]["name"] != "default":
+            continue
+        theirs = [plus_minus(*paper[model][s]) if s in paper.get(model, {}) else "" for s in PAPER_SCORES]
+        _, _, _, minutes, device, _ = run_cells(stored)
+        counted = f"{parameters(stored):,}" if model not in UNTRAINED else ""
+        lines.append([f"`{stored['file']}`", *score_cells(stored["scores"]), *theirs, counted, minutes, device])
+    if not lines:
+        return "No row has been run yet."
+    return as_markdown([MODEL_HEADINGS, ["---", *["---:"] * 7, "---"], *lines])
+
+
+def parameters(stored: Stored) -> int:
+    """How many numbers a run's model file holds."""
+    config, board = from_dict(stored["config"]), boards.find(stored["board"]).generate(1, seed=0)
+    series = board.series()[0]
+    chosen = {name: stored["details"][0].get(name) for name in ("lags", "features")}
+    about = {"columns": names_of(series), "controls": 0, "image": series.image, **chosen}
+    return sum(leaf.size for leaf in jax.tree.leaves(run.blank_model(config, about)))
+
+
 def time_to_paper(name: str, experiments: Path) -> str:
     """How long the rows of an experiment took to the paper's frame F1."""
     paper = results.read_tables(experiments).paper
@@ -106,6 +144,9 @@ def decoding(name: str, experiments: Path) -> str:
     ]
     headings = ["row", *ways, "median delay, frames", "spread of log weights"]
     return as_markdown([headings, ["---", *["---:"] * (len(headings) - 1)], *lines])
+
+
+WRITERS = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding, "models": models}
 
 
 def same_regimes(one: Stored, other: Stored | None) -> bool:
@@ -223,7 +264,7 @@ def main():
     check = parser.parse_args().check
     for page in PAGES:
         now = page.read_text()
-        new = written(now, EXPERIMENTS, PAGES[0].parent)
+        new = written(now, EXPERIMENTS, DOCS)
         if check and new != now:
             parser.exit(1, f"{page.name} is out of date: run python experiments/{Path(__file__).name}\n")
         if new != now:

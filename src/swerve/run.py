@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -255,7 +255,7 @@ def load(folder: str | Path) -> Run:
     if "config" not in about:
         raise InputError(f"{path} is not a model file.")
     config = from_dict(about["config"])
-    model, _ = load_tree(path, _like(config, about))
+    model, _ = load_tree(path, blank_model(config, about))
     history = None
     if (folder / HISTORY_FILE).is_file():
         stored = read_json(folder / HISTORY_FILE)
@@ -277,8 +277,8 @@ def load(folder: str | Path) -> Run:
     )
 
 
-def _like(config: Config, about: dict[str, Any]) -> Any:
-    """A model of the right shapes, without computing any values."""
+def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
+    """The shapes of a model of so many columns and controls, without any values."""
     channels = len(about["columns"])
     if config.kind == "arhmm":
         covariance = Covariance(config.arhmm.covariance)
@@ -299,7 +299,7 @@ def _like(config: Config, about: dict[str, Any]) -> Any:
     return jax.eval_shape(build, jax.random.key(0))
 
 
-def _image_of(about: dict[str, Any]) -> tuple[int, int] | None:
+def _image_of(about: Mapping[str, Any]) -> tuple[int, int] | None:
     """None for numbers, and for models from before there was video."""
     return tuple(about["image"]) if about.get("image") else None
 
