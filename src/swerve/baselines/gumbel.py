@@ -119,13 +119,18 @@ class RegimePosterior(eqx.Module):
         first = self.log_q(read[0], jnp.zeros_like(log_allowed), log_allowed)
         return RegimeChain(first, to_next(read[1:]), jnp.zeros((len(read), len(first))), frames.valid)
 
-    def expected(self, frames: Frames, log_allowed: Float[Array, " K"]) -> Regimes:
-        """What draws of whole regimes hold on average; H(q) = -E[log q(s_1 | x) + sum_t log q(s_t | s_{t-1}, x)]."""
-        chain = self.chain(frames, log_allowed)
-        found = messages.smooth(*chain, pairs=True)
-        assert found.pair_marginals is not None
-        entropy = -log_joint(chain, found.marginals, found.pair_marginals)
-        return Regimes(found.marginals, found.pair_marginals, found.log_marginals, entropy)
+
+def expected(chain: RegimeChain) -> Regimes:
+    """What whole regimes drawn from such a chain hold on average.
+
+    q(s_t = k | x) = sum_j q(s_{t-1} = j | x) q(s_t = k | s_{t-1} = j, x), and H(q) = -E[log q(s | x)].
+    """
+    step, first = jnp.exp(chain.log_transition), jnp.exp(chain.log_initial)
+    _, later = jax.lax.scan(lambda share, q: (share @ q, share @ q), first, step, unroll=scan_unroll())
+    shares = jnp.where(chain.mask[:, None], jnp.concatenate([first[None], later]), 0.0)
+    pairs = jnp.where(chain.mask[1:, None, None], shares[:-1, :, None] * step, 0.0)
+    log_shares = jnp.log(jnp.maximum(shares, jnp.finfo(shares.dtype).tiny))
+    return Regimes(shares, pairs, log_shares, -log_joint(chain, shares, pairs))
 
 
 class GumbelSystem(AbstractSystem):
@@ -151,7 +156,7 @@ class GumbelSystem(AbstractSystem):
             lambda: self.regime_posterior.relaxed(
                 frames, log_allowed, temperature(self.options, knobs.progress), key=regime_key
             ),
-            lambda: self.regime_posterior.expected(frames, log_allowed),
+            lambda: expected(self.regime_posterior.chain(frames, log_allowed)),
         )
         log_p = log_joint(chain, found.shares, found.pairs)
         return watched(
@@ -169,7 +174,7 @@ class GumbelSystem(AbstractSystem):
         Where the first frame does not tell its own regime, it takes the second's.
         """
         chain = self.regime_posterior.chain(frames.blanked(), self.model.log_allowed)
-        probabilities, path = messages.smooth(*chain).marginals, messages.viterbi(*chain)
+        probabilities, path = expected(chain).shares, messages.viterbi(*chain)
         if len(path) > 1 and not self.model.first_frame_tells:
             first = frames.valid[1].astype(int)
             probabilities, path = probabilities.at[0].set(probabilities[first]), path.at[0].set(path[first])
