@@ -56,7 +56,7 @@ def build_system(
         change_scale=change_scale,
         key=own_key,
     )
-    return own if config.kind != "gumbel" else gumbel.build(config.gumbel, own, key=key)
+    return own if config.kind != "gumbel" else gumbel.build(config.gumbel, own, controls=controls, key=key)
 
 
 def _of_others(config: Config, shape: Shape, *, key: Key) -> AbstractSystem:
