@@ -24,7 +24,10 @@ ALLOWED = {
     "objective": {"types", "messages", "model", "posterior", "system"},
     "collapsed": {"types", "messages", "model", "posterior", "objective", "system"},
     "ofimages": {"types", "coordconv", "system"},
-    "baselines": {"types", "networks", "messages", "kalman", "model", "posterior", "objective", "system", "collapsed"},
+    "baselines": {
+        *("types", "networks", "messages", "triangles", "kalman", "model", "posterior", "objective", "system"),
+        "collapsed",
+    },
     "schedule": {"types", "system"},
     "data": {"types", "errors"},
     "evaluation": {"types"},
