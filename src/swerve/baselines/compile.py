@@ -1,17 +1,231 @@
-"""CompILE."""
+"""CompILE (Kipf et al. 2019): a recording is explained one segment at a time.
+
+A window of at most `window` frames is M segments. Segment i ends with frame b_i and has one of K codes c_i:
+
+    p(b_i | b_{i-1})  Poisson over the length b_i - b_{i-1}, cut off at the last frame, with which segment M ends
+    p(c_i)            uniform
+    p(x_t | x_{t-1}, c_i)  = N(f_{c_i}(x_{t-1}, u_t), diagonal) for every frame of segment i
+
+A recurrent network reads what is not yet explained, says where the segment ends and, in that frame, which code it
+has; then it reads again, without what that segment explains. Training draws relaxed boundaries and codes:
+
+    r_{i,t} = prod_{j<i} P(b_j < t)      share of frame t that segments before i leave over
+    m_{i,t} = r_{i,t} P(b_i >= t)        share of it that belongs to segment i; they sum to 1
+    ELBO    = E_q sum_i [ sum_t m_{i,t} log p(x_t | x_{t-1}, c_i) - KL(q(b_i) || p(b_i | b_{i-1})) - KL(q(c_i) || p(c_i)) ]
+
+With boundaries that are not relaxed it is a bound; the regime of a frame is the code of its segment. A longer recording
+is cut into windows, each with M segments of its own, so that it is read as the ones that were trained on.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from swerve.baselines.shape import Shape
-from swerve.system import AbstractSystem
-from swerve.types import Key
+from swerve.model.dynamics import MlpDynamics
+from swerve.model.noise import DiagonalNoise
+from swerve.networks import Bidirectional, Lstm, Mlp
+from swerve.posterior import changes
+from swerve.system import AbstractSystem, Inference, watched
+from swerve.types import FrameMask, Frames, Key
+
+NOTHING = 1e-30  # as good as no probability, with a finite logarithm
+OUTSIDE = -1e9  # a logit
 
 
 @dataclass(frozen=True)
 class CompileOptions:
     """Settings of its own."""
 
+    segments: int = 4
+    """M, of every window. Fewer are found where the last ones are left empty, or neighbours have the same code."""
+    window: int = 50
+    """Frames that are segmented together."""
+    mean_length: float | None = None
+    """Frames that a segment is expected to last; without it, M equal parts of the window."""
+    temperature: float = 1.0
+    """Of relaxed boundaries and codes, at the start of training."""
+    last_temperature: float = 0.1
+    """At its end."""
+    divergence_weight: float = 0.1
+    """Of both KL terms in training; in the bound it is 1."""
+
+
+class Noise(NamedTuple):
+    """Standard Gumbel noise; zeros choose what is most probable."""
+
+    boundaries: Float[Array, "M T"]
+    codes: Float[Array, "M K"]
+
+
+class Segments(NamedTuple):
+    """One window cut into M segments."""
+
+    masks: Float[Array, "M T"]
+    """m: how far frame t belongs to segment i."""
+    codes: Float[Array, "M K"]
+    """q(c_i)."""
+    drawn_codes: Float[Array, "M K"]
+    """A relaxed draw from it; not relaxed, the expectation is exact and this is q(c_i) again."""
+    divergence: Float[Array, " M"]
+    """Of boundaries and codes from their priors."""
+
+    @property
+    def marginals(self) -> Float[Array, "T K"]:
+        """The probability of every code in every frame."""
+        return self.masks.T @ self.codes
+
+
+class Compile(AbstractSystem):
+    """Both networks: the one that explains, and the one that predicts a frame from the last under every code."""
+
+    encoder: Bidirectional
+    boundary_head: Mlp
+    code_head: Mlp
+    decoder: MlpDynamics
+    first_noise: DiagonalNoise
+    """Of channels whose last value is not known: those of the first frame, and after a gap."""
+    options: CompileOptions = eqx.field(static=True)
+
+    def __init__(self, options: CompileOptions, shape: Shape, *, key: Key):
+        encoder_key, boundary_key, code_key, decoder_key = jax.random.split(key, 4)
+        K, D, U = shape.regimes, shape.channels, shape.controls
+        self.encoder = Bidirectional(Lstm, 4 * D + U + 1, shape.encoder_size, key=encoder_key)
+        self.boundary_head = Mlp((self.encoder.size, shape.encoder_size, 1), key=boundary_key)
+        self.code_head = Mlp((self.encoder.size, shape.encoder_size, K), key=code_key)
+        noise = DiagonalNoise(1, D, scale=shape.emission_noise_start, floor=shape.emission_noise_floor)
+        self.decoder = MlpDynamics(1, D, D + U + K, shape.dynamics_hidden, noise=noise, residual=True, key=decoder_key)
+        self.first_noise = DiagonalNoise(1, D, scale=1.0, floor=shape.emission_noise_floor)
+        self.options = options
+
+    @property
+    def regimes(self):
+        return self.code_head.layers[-1].out_features
+
+    def terms(self, frames, knobs, guide=None, *, key):
+        frames = frames.blanked()
+        options, exact = self.options, knobs.progress >= 1
+        temperature = options.temperature * (options.last_temperature / options.temperature) ** knobs.progress
+        temperature = jnp.where(exact, 0.0, temperature)
+        windows, log_prob = self.windows(frames), self._cut(self.log_prob(frames))
+        found = jax.vmap(self.segments, in_axes=(0, 0, 0, None))(
+            *windows, self._noise(len(frames.x), key=key), temperature
+        )
+        fit = jnp.einsum("wik,wit,wtk->", found.drawn_codes, found.masks, log_prob)
+        elbo = fit - jnp.where(exact, 1.0, options.divergence_weight) * found.divergence.sum()
+        return watched(elbo, self._joined(found, len(frames.x)), frames.valid)
+
+    def infer(self, frames: Frames, *, samples: int, key: Key) -> Inference:
+        """Probabilities averaged over drawn boundaries; the path has each boundary and code where it is most probable,
+        given the ones before. A frame is expected from the one before it."""
+        frames = frames.blanked()
+        windows, length = self.windows(frames), len(frames.x)
+        segments = jax.vmap(self.segments, in_axes=(0, 0, 0, None))
+
+        def one(key):
+            return self._joined(segments(*windows, self._noise(length, key=key), jnp.zeros(())), length)
+
+        probabilities = jax.vmap(one)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples))).mean(axis=0)
+        silence = jax.tree.map(jnp.zeros_like, self._noise(length, key=key))
+        path = jnp.argmax(self._joined(segments(*windows, silence, jnp.zeros(())), length), axis=1)
+        expected = jnp.einsum("tk,tkd->td", probabilities, self.predicted(frames))
+        return Inference(probabilities, path, expected)
+
+    def windows(self, frames: Frames) -> tuple[Float[Array, "W T F"], Bool[Array, "W T"]]:
+        """What the encoder reads of every frame, and whether there is such a frame."""
+        gain = jax.lax.stop_gradient(1 / self.decoder.noise.scale[0])
+        read = (frames.x, frames.observed, changes(frames, gain), frames.u)
+        return self._cut(jnp.concatenate(read, axis=1)), self._cut(frames.valid)
+
+    def segments(
+        self, features: Float[Array, "T F"], valid: FrameMask, noise: Noise, temperature: Float[Array, ""]
+    ) -> Segments:
+        """One segment after the other. At temperature 0 boundaries are drawn as they are."""
+        count, positions = self.options.segments, jnp.arange(len(valid), dtype=float)
+        end = valid & ~jnp.append(valid[1:], False)
+        mean_length = self.options.mean_length or jnp.maximum(valid.sum() / count, 1.0)
+
+        def relaxed(log_q, gumbel):
+            soft = jax.nn.softmax((log_q + gumbel) / jnp.where(temperature > 0, temperature, 1.0))
+            return soft, jnp.where(temperature > 0, soft, jax.nn.one_hot(jnp.argmax(log_q + gumbel), len(log_q)))
+
+        def explain(carry, inputs):
+            left, last_end = carry
+            is_last, gumbel = inputs
+            seen = jnp.concatenate([features * left[:, None], left[:, None]], axis=1)
+            encoded = self.encoder(seen, valid)
+
+            possible = jnp.where(end, 0.0, jnp.log(jnp.maximum(left, NOTHING)))
+            length = jnp.maximum(positions - last_end, 1.0)
+            log_poisson = length * jnp.log(mean_length) - jax.scipy.special.gammaln(length + 1)
+            logits = jax.vmap(self.boundary_head)(encoded)[:, 0]
+            log_q, log_p = (
+                jax.nn.log_softmax(jnp.where(valid, some + possible, OUTSIDE)) for some in (logits, log_poisson)
+            )
+            boundary = jnp.where(is_last, end.astype(float), relaxed(log_q, gumbel.boundaries)[1])
+            boundary_kl = jnp.where(is_last, 0.0, jnp.sum(jnp.exp(log_q) * (log_q - log_p)))
+
+            log_code = jax.nn.log_softmax(self.code_head(boundary @ encoded))
+            codes = jnp.exp(log_code)
+            drawn = jnp.where(temperature > 0, relaxed(log_code, gumbel.codes)[0], codes)
+            code_kl = jnp.sum(codes * log_code) + jnp.log(len(codes))
+
+            ended = jnp.cumsum(boundary) - boundary  # P(b_i < t)
+            exists = jnp.sum(left * end)
+            found = Segments(left * (1 - ended), codes, drawn, exists * (boundary_kl + code_kl))
+            return (left * ended, boundary @ positions), found
+
+        start = (valid.astype(float), jnp.array(-1.0))
+        return jax.lax.scan(explain, start, (jnp.arange(count) == count - 1, noise))[1]
+
+    def predicted(self, frames: Frames) -> Float[Array, "T K D"]:
+        """f_k(x_{t-1}, u_t) of every frame and code; what is missing is zero, and said to be missing."""
+        context = jnp.concatenate([_before(frames.observed), frames.u], axis=1)
+
+        def under_every_code(x, context):
+            contexts = jax.vmap(lambda code: jnp.concatenate([context, code]))(jnp.eye(self.regimes))
+            return jax.vmap(lambda one: self.decoder.step((), x, one)[1][0])(contexts)
+
+        return jax.vmap(under_every_code)(_before(frames.x), context)
+
+    def log_prob(self, frames: Frames) -> Float[Array, "T K"]:
+        """log p(x_t | x_{t-1}, c = k) over the observed channels."""
+
+        def of_frame(x, observed, known, predicted):
+            error = x[None] - predicted
+            moved = self.decoder.noise.log_prob(error, observed & known)
+            return moved + self.first_noise.log_prob(error, observed & ~known)
+
+        return jax.vmap(of_frame)(frames.x, frames.observed, _before(frames.observed), self.predicted(frames))
+
+    def _noise(self, length: int, *, key: Key) -> Noise:
+        """Of every window, keyed by frame: a window's codes have the noise of its first frame."""
+        shape = (self.options.segments, 1 + self.regimes)
+        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(length))
+        gumbel = self._cut(jax.vmap(lambda k: jax.random.gumbel(k, shape))(keys))
+        return Noise(jnp.swapaxes(gumbel[..., 0], 1, 2), gumbel[:, 0, :, 1:])
+
+    def _cut(self, rows: Array) -> Array:
+        """T rows as windows; zeros fill the last one, which is all there is of a short sequence."""
+        length = min(self.options.window, len(rows))
+        count = -(-len(rows) // length)
+        rows = jnp.pad(rows, [(0, count * length - len(rows))] + [(0, 0)] * (rows.ndim - 1))
+        return rows.reshape(count, length, *rows.shape[1:])
+
+    def _joined(self, found: Segments, length: int) -> Float[Array, "T K"]:
+        """The inverse for what frames are."""
+        return jax.vmap(lambda one: one.marginals)(found).reshape(-1, self.regimes)[:length]
+
+
+def _before(rows: Array) -> Array:
+    """Row t - 1 in place of row t; nothing before the first."""
+    return jnp.concatenate([jnp.zeros_like(rows[:1]), rows[:-1]])
+
 
 def build(options: CompileOptions, shape: Shape, *, key: Key) -> AbstractSystem:
     """With fresh parameters."""
-    raise NotImplementedError
+    return Compile(options, shape, key=key)
