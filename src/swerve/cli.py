@@ -55,7 +55,10 @@ def fit(
     regimes: Annotated[int | None, typer.Option("--regimes", "-k", help="Most regimes to use; 3 unless told.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."),
+        typer.Option(
+            help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state. To compare with:"
+            " gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
+        ),
     ] = None,
     recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
     restarts: Annotated[int | None, typer.Option(help="Tries; the best held-out bound wins.")] = None,
