@@ -20,6 +20,7 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/arhmm.py
+	$(BIN)/python benchmarks/kalman.py
 	$(BIN)/python benchmarks/train_step.py
 
 .venv/ready: pyproject.toml constraints.txt

@@ -144,8 +144,7 @@ def smooth(
 
 def sample_path(dynamics: LinearDynamics, *, key: Key) -> Float[Array, "T L"]:
     """z_1 = m + S e_1, z_{t+1} = A_t z_t + b_t + Q_t e_{t+1}. Noise depends on the key and the frame's index."""
-    length, size = len(dynamics.matrix) + 1, len(dynamics.first_mean)
-    noise = _noise(key, length, size, dynamics.first_mean.dtype)
+    noise = _noise(key, jnp.concatenate([dynamics.first_mean[None], dynamics.offset]))
     first = dynamics.first_mean + applied(dynamics.first_scale, noise[0])
 
     def step(z, frame):
@@ -219,7 +218,7 @@ def solve(blocks: Blocks) -> Float[Array, "T L"]:
 def sample(blocks: Blocks, *, key: Key) -> Float[Array, "T L"]:
     """z ~ N(J^{-1} h, J^{-1}), last frame first. Noise depends on the key and the frame's index alone."""
     factors = _eliminate(blocks)
-    return _backward(factors._replace(y=factors.y + _noise(key, *factors.y.shape, factors.y.dtype)))
+    return _backward(factors._replace(y=factors.y + _noise(key, factors.y)))
 
 
 class _Factors(NamedTuple):
@@ -274,9 +273,9 @@ def _filter(
 
     def step(before, frame):
         matrix, offset, scale, moves, seen, looks = frame
-        predicted = _where(moves, _predict(*before, matrix, offset, scale), before)
-        after, log_density = _update(*predicted, seen, looks)
-        return after, (*after, *predicted, log_density)
+        predicted = _where(moves, _predict(before, matrix, offset, scale), before)
+        after, log_density = _update(predicted, seen, looks)
+        return after, Filtered(*after, *predicted, log_likelihood=log_density)
 
     # Nothing moves into the first frame, nor into padding.
     still = jnp.eye(looks.shape[2], dtype=looks.dtype)
@@ -289,21 +288,23 @@ def _filter(
         looks,
     )
     first = dynamics.first_mean, dynamics.first_scale
-    _, (*states, log_densities) = _scan(step, first, frames)
+    _, filtered = _scan(step, first, frames)
     log_volume = jnp.sum(jnp.log(noise)) + 0.5 * LOG_TWO_PI * jnp.sum(observed)
-    return Filtered(*states, jnp.sum(log_densities) - log_volume)
+    return filtered._replace(log_likelihood=jnp.sum(filtered.log_likelihood) - log_volume)
 
 
-def _predict(mean, scale, matrix, offset, noise):
+def _predict(state, matrix, offset, noise):
     """A m + b, and the factor of A S S' A' + Q Q'."""
+    mean, scale = state
     return applied(matrix, mean) + offset, lower_factor(jnp.concatenate([times(matrix, scale), noise], axis=1))
 
 
-def _update(mean, scale, seen, looks):
+def _update(state, seen, looks):
     """The state after a look, and log N(seen; looks z, I) without its 2 pi.
 
     Writing z = m + S w, w ~ N(0, I), the look is a least squares problem: w minimises |e - G w|^2 + |w|^2.
     """
+    mean, scale = state
     gains = times(looks, scale)
     error = seen - applied(looks, mean)
     rows = jnp.concatenate([gains.T, jnp.eye(len(scale), dtype=scale.dtype)], axis=1)
@@ -342,7 +343,7 @@ def _clean_dynamics(dynamics: LinearDynamics, valid: FrameMask) -> LinearDynamic
     )
 
 
-def _where(condition, yes, no):
+def _where(condition: Bool[Array, "*frames"], yes: Any, no: Any) -> Any:
     """Leaf by leaf; a condition per frame chooses whole frames."""
 
     def choose(a, b):
@@ -356,7 +357,7 @@ def _scan(step: Callable, carry: Any, frames: Any, *, reverse: bool = False) -> 
     return jax.lax.scan(jax.checkpoint(step, prevent_cse=False), carry, frames, reverse=reverse)
 
 
-def _noise(key: Key, length: int, size: int, dtype) -> Float[Array, "length size"]:
+def _noise(key: Key, like: Float[Array, "T L"]) -> Float[Array, "T L"]:
     """Standard normal noise whose row t depends on the key and t alone."""
-    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(length))
-    return jax.vmap(lambda k: jax.random.normal(k, (size,), dtype))(keys)
+    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(len(like)))
+    return jax.vmap(lambda k: jax.random.normal(k, like.shape[1:], like.dtype))(keys)
