@@ -1,6 +1,5 @@
 """The Kalman VAE against exact likelihoods, what its weights may depend on, and systems that it must tell apart."""
 
-import dataclasses
 from functools import cache, partial
 
 import equinox as eqx
@@ -13,7 +12,6 @@ from scipy.stats import multivariate_normal
 from swerve import kalman
 from swerve.baselines.kvae import KvaeOptions, build
 from swerve.baselines.shape import Shape
-from swerve.errors import InputError
 from swerve.evaluation.scores import score
 from swerve.schedule import Schedule
 from swerve.system import Knobs
@@ -73,8 +71,8 @@ def elbo(system, frames, key=KEY, progress=1.0):
 
 
 @quick_jit
-def gradient(system, frames):
-    return jax.grad(lambda system: system.terms(frames, Knobs(), key=KEY).elbo)(system)
+def elbo_and_gradient(system, frames):
+    return jax.value_and_grad(lambda system: system.terms(frames, Knobs(), key=KEY).elbo)(system)
 
 
 @quick_jit
@@ -189,8 +187,8 @@ def test_codes_have_a_density_though_the_weights_depend_on_them():
     @quick_jit
     def log_densities(a):
         """log p(a), log p(x | a)."""
-        model = system.linear_system(system.mixture(a, valid), frames.u)
-        log_a = kalman.filter(*model, a, valid[:, None], valid).log_likelihood
+        dynamics, emission = system.linear_system(system.mixture(a, valid), frames.u)
+        log_a = kalman.filter(dynamics, emission, a, valid[:, None], valid).log_likelihood
         residuals = frames.x - jax.vmap(system.decoder)(a)
         return log_a, jax.vmap(system.x_noise.log_prob)(residuals[:, None]).sum()
 
@@ -233,28 +231,23 @@ def test_all_systems_weigh_the_same_at_first():
     assert elbo(system, some_frames(), progress=0.5) != elbo(uniform, some_frames())
 
 
-def test_padding_changes_nothing():
-    system = some_system()
-    short, long = with_gaps(some_frames()), with_gaps(some_frames(LONG))
-    np.testing.assert_allclose(elbo(system, long), elbo(system, short), rtol=1e-5)
-    jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), gradient(system, long), gradient(system, short)
-    )
-    for padded, plain in zip(inferred(system, long), inferred(system, short), strict=True):
-        np.testing.assert_allclose(padded[:T], plain, rtol=1e-4, atol=1e-5)
-
-
-def test_gradients_are_finite_and_reach_every_parameter():
-    found = gradient(some_system(emission_hidden=(4,)), with_gaps(some_frames()))
+def test_padding_changes_nothing_and_every_parameter_has_a_gradient():
+    system, short, long = some_system(), with_gaps(some_frames()), with_gaps(some_frames(LONG))
+    same = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
+    found = elbo_and_gradient(system, short)
+    jax.tree.map(same, elbo_and_gradient(system, long), found)
     assert all(np.isfinite(leaf).all() and np.any(leaf != 0) for leaf in jax.tree.leaves(found))
+    for padded, plain in zip(inferred(system, long), inferred(system, short), strict=True):
+        same(padded[:T], plain)
 
 
-@pytest.mark.parametrize(("regimes", "frames", "channels", "controls"), [(1, T, D, U), (K, 2, D, U), (K, 1, 1, 0)])
+@pytest.mark.parametrize(("regimes", "frames", "channels", "controls"), [(1, 2, D, U), (K, 2, 1, 0), (K, 1, 1, 0)])
 def test_small_cases(regimes, frames, channels, controls):
-    system = some_system(KvaeOptions(), regimes=regimes, channels=channels, controls=controls)
+    system = some_system(KvaeOptions(), emission_hidden=(4,), regimes=regimes, channels=channels, controls=controls)
     given = some_frames(frames, frames=frames, channels=channels, controls=controls)
     assert np.isfinite(elbo(system, given))
     found = inferred(system, given)
+    np.testing.assert_array_equal(found.expected, inferred(system, given).expected)
     assert found.probabilities.shape == (frames, regimes) and found.expected.shape == (frames, channels)
     np.testing.assert_array_equal(found.probabilities[0], found.probabilities[min(1, frames - 1)])
     np.testing.assert_array_equal(found.path, np.argmax(found.probabilities, axis=1))
@@ -265,12 +258,6 @@ def test_frames_that_are_all_missing_lose_nothing_but_their_evidence():
     nothing = frames._replace(x=frames.x * jnp.nan, observed=jnp.zeros_like(frames.observed))
     np.testing.assert_allclose(elbo(some_system(), nothing), 0.0, atol=1e-5)
     assert np.isfinite(inferred(some_system(), nothing).expected).all()
-
-
-def test_impossible_sizes_are_refused():
-    for wrong in ({"code_size": 0}, {"network_size": 0}, {"uniform_until": -0.1}):
-        with pytest.raises(InputError, match=f"kvae.{next(iter(wrong))} must be at least"):
-            dataclasses.replace(KvaeOptions(), **wrong)
 
 
 def alternating(sequences, *, seed):
@@ -294,7 +281,7 @@ def all_seen(x):
 
 
 def test_two_ways_of_turning_are_told_apart():
-    """The network sees a switch only after it: about one frame in twenty is late, on average."""
+    """It reaches 90% of the frames: the network sees a switch only after it, so each comes a frame or more late."""
     x, _ = alternating(64, seed=0)
     test, truth = alternating(32, seed=1)
     system = build(KvaeOptions(code_size=2, network_size=8), SHAPE._replace(channels=2, controls=0), key=KEY)
