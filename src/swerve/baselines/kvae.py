@@ -30,7 +30,6 @@ from jaxtyping import Array, Float
 
 from swerve import kalman
 from swerve.baselines.shape import Shape
-from swerve.errors import InputError
 from swerve.model.noise import DiagonalNoise
 from swerve.networks import Lstm, Mlp, scan_unroll
 from swerve.posterior import HALF_LOG_TWO_PI_E, SMALLEST_SCALE, frame_noise
@@ -47,17 +46,11 @@ class KvaeOptions:
     """Settings of its own."""
 
     code_size: int | None = None
-    """Numbers that stand for a frame; half as many as the state has unless told, and at most one per channel."""
+    """Numbers that stand for a frame; as many as the state has unless told, but at most one per channel."""
     network_size: int = 32
     """Units of the LSTM that weighs the systems."""
     uniform_until: float = 0.1
     """Share of the training in which all systems have the same weight, so that code and dynamics come first."""
-
-    def __post_init__(self):
-        for name, least in (("code_size", 1), ("network_size", 1), ("uniform_until", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"kvae.{name} must be at least {least}, not {value}.")
 
 
 class Codes(NamedTuple):
@@ -183,7 +176,7 @@ def _from_the_second(alpha: Float[Array, "T K"], valid: FrameMask) -> Float[Arra
 def build(options: KvaeOptions, shape: Shape, *, key: Key) -> Kvae:
     """With fresh parameters: systems that hardly move the state, whose first coordinates are the code."""
     K, L, D = shape.regimes, shape.state_size, shape.channels
-    M = options.code_size or min(max(1, L // 2), D)
+    M = options.code_size or min(L, D)
     encoder_key, decoder_key, network_key, weights_key, *matrix_keys = jax.random.split(key, 7)
     encoder = Mlp((2 * D, *(shape.embedding_hidden or ENCODER_HIDDEN), 2 * M), key=encoder_key)
     last = encoder.layers[-1]
