@@ -26,7 +26,7 @@ from swerve.networks import Bidirectional, scan_unroll
 from swerve.objective import RegimeChain, kl_from_uniform, regime_chain
 from swerve.posterior import Posterior, changes
 from swerve.system import AbstractSystem, Inference, Knobs, watched
-from swerve.types import Frames, Key
+from swerve.types import FrameMask, Frames, Key
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,6 @@ class GumbelOptions:
     """Share of the training in which tau falls, by the same factor at every step."""
     hidden: int = 32
     """Units of the hidden layer of g."""
-    stickiness: float = 0.0
-    """What s_{t-1} first adds to its own logit in q(s_t | s_{t-1}, x)."""
 
 
 class Regimes(NamedTuple):
@@ -58,7 +56,7 @@ class Regimes(NamedTuple):
 
 
 class RegimePosterior(eqx.Module):
-    """q(s | x), of which g is a perceptron with one hidden layer and a direct way from s_{t-1}.
+    """q(s | x), of which g is a perceptron with one hidden layer.
 
     It reads x_t, which of it was observed, u_t and, where q(z | x) does, how x changes from frame to frame.
     """
@@ -68,7 +66,6 @@ class RegimePosterior(eqx.Module):
     from_frame: eqx.nn.Linear
     from_regime: eqx.nn.Linear
     readout: eqx.nn.Linear
-    persistence: Float[Array, "K K"]
 
     def __init__(self, options: GumbelOptions, own: System, *, controls: int, key: Key):
         encoder_key, frame_key, regime_key, readout_key = jax.random.split(key, 4)
@@ -78,7 +75,6 @@ class RegimePosterior(eqx.Module):
         self.from_frame = eqx.nn.Linear(self.encoder.size + seen, options.hidden, key=frame_key)
         self.from_regime = eqx.nn.Linear(own.regimes, options.hidden, use_bias=False, key=regime_key)
         self.readout = eqx.nn.Linear(options.hidden, own.regimes, key=readout_key)
-        self.persistence = options.stickiness * jnp.eye(own.regimes)
 
     def read(self, frames: Frames) -> Float[Array, "T H"]:
         """What every frame tells the hidden layer of g."""
@@ -93,11 +89,19 @@ class RegimePosterior(eqx.Module):
     ) -> Float[Array, " K"]:
         """log q(s_t | s_{t-1}, x); before the first frame there is no regime, and `before` holds zeros."""
         hidden = jnp.tanh(read + self.from_regime(before))
-        return jax.nn.log_softmax(self.readout(hidden) + before @ self.persistence + log_allowed)
+        return jax.nn.log_softmax(self.readout(hidden) + log_allowed)
 
-    def relaxed(self, frames: Frames, log_allowed: Float[Array, " K"], temperature, *, key: Key) -> Regimes:
+    def relaxed(
+        self,
+        read: Float[Array, "T H"],
+        valid: FrameMask,
+        log_allowed: Float[Array, " K"],
+        temperature: Float[Array, ""] | float,
+        *,
+        key: Key,
+    ) -> Regimes:
         """One draw. Noise is keyed by frame index, so that padding changes nothing."""
-        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(len(frames.x)))
+        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(len(read)))
         noise = jax.vmap(lambda k: jax.random.gumbel(k, log_allowed.shape))(keys)
 
         def step(before, frame):
@@ -107,17 +111,16 @@ class RegimePosterior(eqx.Module):
             return drawn, (drawn, log_q)
 
         nothing = jnp.zeros_like(log_allowed)
-        _, (drawn, log_q) = jax.lax.scan(step, nothing, (self.read(frames), noise), unroll=scan_unroll())
-        shares = jnp.where(frames.valid[:, None], drawn, 0.0)
-        entropies = -jnp.sum(jnp.exp(log_q) * log_q, axis=1, where=frames.valid[:, None])
+        _, (drawn, log_q) = jax.lax.scan(step, nothing, (read, noise), unroll=scan_unroll())
+        shares = jnp.where(valid[:, None], drawn, 0.0)
+        entropies = -jnp.sum(jnp.exp(log_q) * log_q, axis=1, where=valid[:, None])
         return Regimes(shares, shares[:-1, :, None] * shares[1:, None, :], log_q, entropies.sum())
 
-    def chain(self, frames: Frames, log_allowed: Float[Array, " K"]) -> RegimeChain:
+    def chain(self, read: Float[Array, "T H"], valid: FrameMask, log_allowed: Float[Array, " K"]) -> RegimeChain:
         """q(s | x) as a Markov chain that needs no evidence: it has read x."""
-        read = self.read(frames)
         to_next = jax.vmap(lambda r: jax.vmap(lambda j: self.log_q(r, j, log_allowed))(jnp.eye(len(log_allowed))))
         first = self.log_q(read[0], jnp.zeros_like(log_allowed), log_allowed)
-        return RegimeChain(first, to_next(read[1:]), jnp.zeros((len(read), len(first))), frames.valid)
+        return RegimeChain(first, to_next(read[1:]), jnp.zeros((len(read), len(first))), valid)
 
 
 def expected(chain: RegimeChain) -> Regimes:
@@ -149,14 +152,12 @@ class GumbelSystem(AbstractSystem):
         """Relaxed while training goes on, exact in s at its end."""
         state_key, regime_key = jax.random.split(key)
         draw, chain, bends = regime_chain(self.model, self.posterior, frames, knobs, guide, key=state_key)
-        frames, valid = frames.blanked(), frames.valid[:, None]
-        log_allowed = jax.lax.stop_gradient(self.model.log_allowed)
+        read, log_allowed = self.regime_posterior.read(frames.blanked()), jax.lax.stop_gradient(self.model.log_allowed)
+        tau = temperature(self.options, knobs.progress)
         found = jax.lax.cond(
             jnp.asarray(knobs.progress) < 1.0,
-            lambda: self.regime_posterior.relaxed(
-                frames, log_allowed, temperature(self.options, knobs.progress), key=regime_key
-            ),
-            lambda: expected(self.regime_posterior.chain(frames, log_allowed)),
+            lambda: self.regime_posterior.relaxed(read, frames.valid, log_allowed, tau, key=regime_key),
+            lambda: expected(self.regime_posterior.chain(read, frames.valid, log_allowed)),
         )
         log_p = log_joint(chain, found.shares, found.pairs)
         return watched(
@@ -164,8 +165,8 @@ class GumbelSystem(AbstractSystem):
             found.shares,
             frames.valid,
             uniform_kl=jnp.sum(kl_from_uniform(found.log_probabilities, self.model.allowed), where=frames.valid),
-            tempering=jnp.sum(found.shares * bends.tempering, where=valid),
-            guidance=jnp.sum(found.shares * bends.guidance, where=valid),
+            tempering=jnp.sum(found.shares * bends.tempering, where=frames.valid[:, None]),
+            guidance=jnp.sum(found.shares * bends.guidance, where=frames.valid[:, None]),
         )
 
     def infer(self, frames: Frames, *, samples: int, key: Key) -> Inference:
@@ -173,7 +174,8 @@ class GumbelSystem(AbstractSystem):
 
         Where the first frame does not tell its own regime, it takes the second's.
         """
-        chain = self.regime_posterior.chain(frames.blanked(), self.model.log_allowed)
+        read = self.regime_posterior.read(frames.blanked())
+        chain = self.regime_posterior.chain(read, frames.valid, self.model.log_allowed)
         probabilities, path = expected(chain).shares, messages.viterbi(*chain)
         if len(path) > 1 and not self.model.first_frame_tells:
             first = frames.valid[1].astype(int)
