@@ -52,7 +52,7 @@ class States(NamedTuple):
     cross_covariance: Float[Array, "T-1 L L"]
     entropy: Float[Array, ""]
 
-    def pairs(self) -> Float[Array, "T-1 2*L 2*L"]:
+    def pairs(self) -> Float[Array, "steps M M"]:
         """Cov([z_t, z_{t-1}])."""
         before = jnp.concatenate([self.covariance[1:], self.cross_covariance], axis=2)
         after = jnp.concatenate([self.cross_covariance.mT, self.covariance[:-1]], axis=2)
@@ -261,7 +261,7 @@ class Rslds(AbstractSystem):
         """F_k^{-1}, with F_k F_k' = Q_k."""
         return jax.vmap(lambda covariance: inverse(cholesky(covariance)))(self.dynamics_noise.covariance)
 
-    def _step_precision(self) -> Float[Array, "K 2*L 2*L"]:
+    def _step_precision(self) -> Float[Array, "K M M"]:
         """[I, -A_k]' Q_k^{-1} [I, -A_k]: minus the second derivatives of log p(z_t | z_{t-1}, k) in [z_t, z_{t-1}]."""
         whitening = self._whitening()
         white = jnp.concatenate([whitening, -whitening @ self.dynamics], axis=2)
