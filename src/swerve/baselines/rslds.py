@@ -21,18 +21,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from swerve import messages
+from swerve import kalman, messages
 from swerve.baselines.shape import Shape
-from swerve.kalman import LOG_TWO_PI, Blocks, posterior_of_blocks
+from swerve.kalman import LOG_TWO_PI, Blocks, LinearDynamics, LinearEmission, posterior_of_blocks
 from swerve.model.noise import DiagonalNoise, FullNoise
 from swerve.objective import RegimeChain
 from swerve.system import AbstractSystem, Inference, watched
-from swerve.triangles import cholesky, inverse
+from swerve.triangles import cholesky, inverse, lower_factor
 from swerve.types import Frames, Key, LogEvidence, LogTransition
 
 STEP_SIZES = (1.0, 0.5, 0.25)  # of which a step of Newton takes the best
-COUPLING = 0.1  # with which the states that x does not show move those that it shows, at first
-WANDER = 0.01  # by which regimes differ at first
+COUPLING = 0.2  # of the states, in every regime its own: a state that x does not show must move one that it does
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class States(NamedTuple):
     cross_covariance: Float[Array, "T-1 L L"]
     entropy: Float[Array, ""]
 
-    def pairs(self) -> Float[Array, "T-1 2*L 2*L"]:
+    def pairs(self) -> Float[Array, "steps M M"]:
         """Cov([z_t, z_{t-1}])."""
         before = jnp.concatenate([self.covariance[1:], self.cross_covariance], axis=2)
         after = jnp.concatenate([self.cross_covariance.mT, self.covariance[:-1]], axis=2)
@@ -105,23 +104,69 @@ class Rslds(AbstractSystem):
         return Inference(probabilities, path, states.mean @ self.emission.T + self.emission_offset[None])
 
     def infer_states(self, frames: Frames, bend: LogEvidence) -> States:
-        """The E-step: q(z) after some rounds of q(z) given q(s), q(s) given q(z), from the q(s) of `bend` alone.
+        """The E-step: q(z) after some rounds of q(z) given q(s), q(s) given q(z). `bend` adds to the evidence of s.
 
         A step of Newton from the last mean finds q(z): exactly where z does not drive the switches.
         """
         still = jax.lax.stop_gradient(self)
-        length, size = len(frames.x), len(self.first_mean)
-        alone = RegimeChain(jnp.zeros(self.regimes), jax.nn.log_softmax(still.switching), bend, frames.valid)
-        marginals = messages.smooth(*alone).marginals
-        square = jnp.zeros((length, size, size))
-        states = States(jnp.zeros((length, size)), square, square[1:], jnp.zeros(()))
+        mean, chain = still.guess(frames, bend)
+        square = jnp.zeros((*mean.shape, mean.shape[1]))
+        states = States(mean, square, square[1:], jnp.zeros(()))
 
         def improve(_, q):
             states, marginals = q
             states = still.newton_step(frames, states.mean, marginals)
             return states, messages.smooth(*still.regime_chain(frames, states, bend)).marginals
 
-        return jax.lax.fori_loop(0, self.options.rounds, improve, (states, marginals))[0]
+        start = states, messages.smooth(*chain).marginals
+        return jax.lax.fori_loop(0, self.options.rounds, improve, start)[0]
+
+    def guess(self, frames: Frames, bend: LogEvidence) -> tuple[Float[Array, "T L"], RegimeChain]:
+        """Where the E-step starts: K interacting Kalman filters (Blom and Bar-Shalom, 1988).
+
+        Filter k takes each step as if s_t = k, from what the filters together know of z_{t-1} given that: a mixture,
+        replaced by one Gaussian. What the filters expect of x_t tells the regimes apart. A q(s) that starts without
+        such a guess ends far from the best where a state shows only through how it moves others.
+        """
+        size = len(self.first_mean)
+        noise = jax.vmap(cholesky)(self.dynamics_noise.covariance)
+        emission = LinearEmission(self.emission[None], self.emission_offset[None], self.emission_noise.scale)
+        no_steps = jnp.zeros((0, size, size)), jnp.zeros((0, size)), jnp.zeros((0, size, size))
+
+        def look(mean, scale, x, seen):
+            dynamics = LinearDynamics(mean, scale, *no_steps)
+            found = kalman.filter(dynamics, emission, x[None], seen[None], jnp.ones(1, bool))
+            return found.mean[0], found.scale[0], found.log_likelihood
+
+        def step(before, frame):
+            log_weights, means, scales = before
+            x, seen, u, bend = frame
+            pushes = self._pushes(means, jnp.broadcast_to(u, (self.regimes, len(u))))
+            log_transition = jax.nn.log_softmax(self.switching + pushes, axis=1)
+            joint = log_weights[:, None] + log_transition
+            arriving = jax.nn.logsumexp(joint, axis=0)
+            shares = jnp.exp(joint - arriving[None])
+
+            def move(share, matrix, offset, controls, noise):
+                mean = share @ means
+                spread = jnp.concatenate([scales, (means - mean[None])[:, :, None]], axis=2)
+                spread = jnp.concatenate(list(jnp.sqrt(share)[:, None, None] * spread), axis=1)
+                scale = lower_factor(jnp.concatenate([matrix @ spread, noise], axis=1))
+                return look(matrix @ mean + offset + controls @ u, scale, x, seen)
+
+            parts = shares.T, self.dynamics, self.dynamics_offset, self.dynamics_controls, noise
+            means, scales, log_likelihood = jax.vmap(move)(*parts)
+            log_weights = jax.nn.log_softmax(arriving + log_likelihood + bend)
+            return (log_weights, means, scales), (log_transition, log_likelihood, jnp.exp(log_weights) @ means)
+
+        mean, scale, _ = look(self.first_mean, jnp.diag(self.first_noise.scale[0]), frames.x[0], frames.observed[0])
+        uniform = jax.nn.log_softmax(jnp.zeros(self.regimes))
+        first = jax.nn.log_softmax(bend[0]), *(jnp.stack([part] * self.regimes) for part in (mean, scale))
+        later = frames.x[1:], frames.observed[1:], frames.u[1:], bend[1:]
+        _, (log_transition, evidence, means) = jax.lax.scan(step, first, later)
+        evidence = jnp.concatenate([jnp.zeros((1, self.regimes)), evidence]) + bend
+        means = jnp.where(frames.valid[:, None], jnp.concatenate([mean[None], means]), 0.0)
+        return means, RegimeChain(uniform, log_transition, evidence, frames.valid)
 
     def newton_step(self, frames: Frames, z: Float[Array, "T L"], marginals: Float[Array, "T K"]) -> States:
         """A Gaussian with the curvature at z, around the z that a step of Newton leads to."""
@@ -148,10 +193,10 @@ class Rslds(AbstractSystem):
         total = self._log_looks(frames, z) + jnp.sum(marginals[1:] * self._log_steps(frames, z))
         if self.recurrence is None:
             return total
-        logits = self._switch_logits(frames, z)
+        pushes = self._pushes(z[:-1], frames.u[1:])
         leaving = jnp.where(frames.valid[1:, None], marginals[:-1], 0.0)
-        pushed = jnp.sum(marginals[1:] * (logits - self.switching[None])[:, 0])
-        return total + pushed - jnp.sum(leaving * jax.nn.logsumexp(logits, axis=2))
+        normalisers = jax.nn.logsumexp(self.switching[None] + pushes[:, None], axis=2)
+        return total + jnp.sum(marginals[1:] * pushes) - jnp.sum(leaving * normalisers)
 
     def curvature(self, frames: Frames, z: Float[Array, "T L"], marginals: Float[Array, "T K"]) -> Blocks:
         """Minus the second derivatives of `expected_log_joint`, the identity in padding.
@@ -167,7 +212,7 @@ class Rslds(AbstractSystem):
         diagonal = diagonal.at[1:].add(steps[:, :size, :size]).at[:-1].add(steps[:, size:, size:])
         if self.recurrence is not None:
             leaving = jnp.where(frames.valid[1:, None], marginals[:-1], 0.0)
-            switches = jax.nn.softmax(self._switch_logits(frames, z), axis=2)
+            switches = jax.nn.softmax(self.switching[None] + self._pushes(z[:-1], frames.u[1:])[:, None], axis=2)
             centred = self.recurrence[None, None] - (switches @ self.recurrence)[:, :, None]
             weights = leaving[:, :, None] * switches
             diagonal = diagonal.at[:-1].add(jnp.einsum("tjk,tjkl,tjkm->tlm", weights, centred, centred))
@@ -216,17 +261,17 @@ class Rslds(AbstractSystem):
         """F_k^{-1}, with F_k F_k' = Q_k."""
         return jax.vmap(lambda covariance: inverse(cholesky(covariance)))(self.dynamics_noise.covariance)
 
-    def _step_precision(self) -> Float[Array, "K 2*L 2*L"]:
+    def _step_precision(self) -> Float[Array, "K M M"]:
         """[I, -A_k]' Q_k^{-1} [I, -A_k]: minus the second derivatives of log p(z_t | z_{t-1}, k) in [z_t, z_{t-1}]."""
         whitening = self._whitening()
         white = jnp.concatenate([whitening, -whitening @ self.dynamics], axis=2)
         return white.mT @ white
 
-    def _switch_logits(self, frames: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K K"]:
-        """R_j + W z_{t-1} + V u_t."""
-        assert self.recurrence is not None and self.switching_controls is not None
-        pushed = z[:-1] @ self.recurrence.T + frames.u[1:] @ self.switching_controls.T
-        return self.switching[None] + pushed[:, None]
+    def _pushes(self, z: Float[Array, "N L"], u: Float[Array, "N U"]) -> Float[Array, "N K"]:
+        """W z + V u: what moves the logits of the switches."""
+        if self.recurrence is None or self.switching_controls is None:
+            return jnp.zeros((len(z), self.regimes))
+        return z @ self.recurrence.T + u @ self.switching_controls.T
 
     def _expected_log_transition(self, frames: Frames, states: States) -> LogTransition:
         """A lower bound on E[log p(s_t = k | s_{t-1} = j, z_{t-1})], exact to second order in z.
@@ -236,7 +281,7 @@ class Rslds(AbstractSystem):
         """
         if self.recurrence is None:
             return jax.nn.log_softmax(self.switching)
-        logits = self._switch_logits(frames, states.mean)
+        logits = self.switching[None] + self._pushes(states.mean[:-1], frames.u[1:])[:, None]
         weights = jax.nn.softmax(logits, axis=2)
         covariance = jnp.einsum("kl,tlm,nm->tkn", self.recurrence, states.covariance[:-1], self.recurrence)
         mixed = weights @ covariance
@@ -246,18 +291,15 @@ class Rslds(AbstractSystem):
 
 
 def build(options: RsldsOptions, shape: Shape, *, recurrent: bool, key: Key) -> Rslds:
-    """With fresh parameters: z hardly moves, and x is its first coordinates, or a random view of all of them.
-
-    Where z has more coordinates than x, the others start as velocities of the first.
-    """
+    """With fresh parameters: z moves slowly, and x is its first coordinates, or a random view of all of them."""
     K, L, D, U = shape.regimes, shape.state_size, shape.channels, shape.controls
     view_key, dynamics_key = jax.random.split(key)
-    still = jnp.eye(L) + COUPLING * jnp.eye(L, k=D)
+    coupling = COUPLING / jnp.sqrt(L) * jax.random.normal(dynamics_key, (K, L, L))
     view = jnp.eye(D, L) if D <= L else jax.random.normal(view_key, (D, L)) / jnp.sqrt(L)
     return Rslds(
         first_mean=jnp.zeros(L),
         first_noise=DiagonalNoise(1, L, scale=1.0, floor=shape.dynamics_noise_floor),
-        dynamics=still[None] + WANDER * jax.random.normal(dynamics_key, (K, L, L)),
+        dynamics=jnp.eye(L)[None] + coupling,
         dynamics_offset=jnp.zeros((K, L)),
         dynamics_controls=jnp.zeros((K, L, U)),
         dynamics_noise=FullNoise(K, L, scale=shape.dynamics_noise_start, floor=shape.dynamics_noise_floor),
