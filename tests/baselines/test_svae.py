@@ -283,3 +283,41 @@ def test_a_guide_leads():
     np.testing.assert_allclose(led.guidance, 20.0 * T, rtol=1e-2)
     alone = system.terms(frames, Knobs(), guide, key=jax.random.key(0))
     assert alone.guidance == 0 and alone.elbo == objective(system, frames)
+
+
+def draw_turns(count, length, *, seed=0):
+    """Two regimes that turn z about different points, one quickly and one slowly back, seen through a curved sheet."""
+    rng = np.random.default_rng(seed)
+    turns = np.array([[[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]] for a in (0.3, -0.15)])
+    centres = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    bend, mix = rng.standard_normal((8, 2)), rng.standard_normal((6, 8)) / np.sqrt(8)
+    z, s = rng.standard_normal((count, 2)), rng.integers(0, 2, count)
+    x, labels = [], []
+    for _ in range(length):
+        s = np.where(rng.random(count) < 0.05, 1 - s, s)
+        z = centres[s] + 0.98 * np.einsum("nij,nj->ni", turns[s], z - centres[s])
+        z = z + 0.05 * rng.standard_normal((count, 2))
+        x.append(np.tanh(0.5 * z @ bend.T) @ mix.T + 0.05 * rng.standard_normal((count, 6)))
+        labels.append(s)
+    return np.stack(x, axis=1), np.stack(labels, axis=1)
+
+
+def recovered(steps, restarts):
+    """Frames labelled rightly in recordings that were not trained on."""
+    x, s = draw_turns(100, 60)
+    settings = [
+        *("model.state_size=2", "model.emission_hidden=[16]", "posterior.embedding_hidden=[16]"),
+        *("training.window=60", "training.batch_size=16"),
+    ]
+    fitted = swerve.fit(list(x[:60]), 2, model="svae", steps=steps, restarts=restarts, settings=settings)
+    found = swerve.segment(fitted, list(x[60:]))
+    return score([one.labels for one in found], list(s[60:])).as_dict()["frame_f1"]
+
+
+def test_regimes_of_its_own_kind_are_found():
+    assert recovered(steps=300, restarts=1) > 85
+
+
+@pytest.mark.slow
+def test_regimes_of_its_own_kind_are_found_by_a_full_training():
+    assert recovered(steps=2000, restarts=2) > 95

@@ -1,7 +1,7 @@
 """Structured VAE (Johnson et al. 2016): linear regimes, a nonlinear emission, and messages in both parts of q(z) q(s).
 
-    p(s_t | s_{t-1}) = softmax(base)[s_{t-1}, s_t]        p(z_t | z_{t-1}, s_t = k) = N(A_k z_{t-1} + B_k u_t + b_k, Q_k)
-    p(z_1) = N(m, S)                                      p(x_t | z_t) = N(g(z_t), R)
+    p(s_t | s_{t-1}) = softmax(base)[s_{t-1}, s_t],     p(z_t | z_{t-1}, s_t = k) = N(A_k z_{t-1} + B_k u_t + b_k, Q_k),
+    p(z_1) = N(m, S),                                   p(x_t | z_t) = N(g(z_t), R)
 
 A recognition network reads single frames and gives each a Gaussian potential psi_t(z_t) in place of the p(x_t | z_t)
 that is not conjugate. Given these, q(z) q(s) is the structured mean field that raises
@@ -50,10 +50,10 @@ class SvaeOptions:
     one_regime: float = 0.2
     """Share of the steps in which all regimes move alike, as one; then they part."""
     parting: float = 0.1
-    """How far the regimes' dynamics differ when they part."""
-    rounds: int = 20
+    """How far the regimes' b_k, and nothing else of them, then lie apart."""
+    rounds: int = 10
     """At most so often do q(z) and q(s) follow each other."""
-    tolerance: float = 1e-3
+    tolerance: float = 1e-2
     """They have settled when no probability of a regime changes by more than this."""
 
 
@@ -123,9 +123,55 @@ def follow(chain: Chain, marginals: Marginals) -> Marginals:
     return messages.smooth(chain.log_initial, chain.log_transition, evidence_of(chain, states), chain.valid).marginals
 
 
+def guessed(chain: Chain) -> Marginals:
+    """Where the rounds start: a filter with one Gaussian over z_t tries every regime in each frame.
+
+    If all regimes were equally likely instead, two that move z opposite ways would hold it still in q(z), which then
+    tells them apart no more: a point that rounds do not leave. Here regime k moves N(m, P) to N(A m + c, A P A' + Q),
+    and psi_t tells how well it did: exp(psi_t) ~ N(a; z, diag(1/w)) is seen one coordinate after the other,
+
+        log p(a_l) = -1/2 log(1 + w_l P_ll) - 1/2 w_l (a_l - m_l)^2 / (1 + w_l P_ll) + const.
+
+    Then the K Gaussians become one of the same mean and covariance. What psi_t told is the evidence of a chain.
+    """
+    size = len(chain.first_mean)
+
+    def see(mean, covariance, precision, linear):
+        log_density = jnp.zeros(())
+        for i in range(size):
+            column, gain = covariance[:, i], 1 / (1 + precision[i] * covariance[i, i])
+            # w a = linear, so that w (a - m) needs no division by a precision of 0.
+            error = linear[i] - precision[i] * mean[i]
+            log_density += 0.5 * (jnp.log(gain) - gain * error**2 / jnp.maximum(precision[i], 1e-12))
+            mean = mean + gain * error * column
+            covariance = covariance - gain * precision[i] * column[:, None] * column[None, :]
+        return mean, covariance, log_density
+
+    def step(before, frame):
+        mean, covariance, weights = before
+        offset, *potential, bonus, valid = frame
+        means = jnp.einsum("kij,j->ki", chain.matrix, mean) + offset
+        moved = jnp.einsum("kil,lm,kjm->kij", chain.matrix, covariance, chain.matrix)
+        moved = moved + jax.vmap(jnp.diag)(chain.variance)
+        means, covariances, log_density = jax.vmap(lambda m, p: see(m, p, *potential))(means, moved)
+        weights = jax.nn.softmax(jnp.log(weights @ jnp.exp(chain.log_transition)) + log_density + bonus)
+        mean = weights @ means
+        apart = means - mean[None]
+        covariance = jnp.einsum("k,kij->ij", weights, covariances + apart[:, :, None] * apart[:, None, :])
+        after = jax.tree.map(lambda new, old: jnp.where(valid, new, old), (mean, covariance, weights), before)
+        return after, log_density
+
+    potentials = chain.seen_precision, chain.seen_linear
+    first = see(chain.first_mean, jnp.diag(chain.first_variance), *(each[0] for each in potentials))[:2]
+    frames = (chain.offset, *(each[1:] for each in potentials), chain.bonus[1:], chain.valid[1:])
+    _, told = jax.lax.scan(step, (*first, jax.nn.softmax(chain.log_initial + chain.bonus[0])), frames)
+    log_evidence = jnp.concatenate([jnp.zeros((1, len(chain.matrix))), told]) + chain.bonus
+    return messages.smooth(chain.log_initial, chain.log_transition, log_evidence, chain.valid).marginals
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def settled(chain: Chain, rounds: int, tolerance: float) -> Marginals:
-    """The fixed point gamma = F(chain, gamma) of `follow`, started where all regimes are equally likely.
+    """The fixed point gamma = F(chain, gamma) of `follow`, started from `guessed`.
 
     Its derivative is that of the fixed point itself, not of the way there (implicit function theorem): with
     J = dF/dgamma, a gradient g on gamma becomes lambda = g + J' lambda, which dF/dchain pulls back to the chain. Its
@@ -133,9 +179,7 @@ def settled(chain: Chain, rounds: int, tolerance: float) -> Marginals:
     by the spectral radius of J, below 1 at a maximum that rounds climb to. It needs no more memory than one round.
     The probabilities, and not l, are the point: bounded, so that one tolerance suits all data.
     """
-    length, regimes = chain.bonus.shape
-    start = jnp.where(chain.valid[:, None], jnp.full((length, regimes), 1 / regimes), 0.0)
-    return _repeat(partial(follow, chain), start, rounds, tolerance)
+    return _repeat(partial(follow, chain), guessed(chain), rounds, tolerance)
 
 
 def _settled_forward(chain, rounds, tolerance):
@@ -169,7 +213,7 @@ def _repeat(step, start, rounds, tolerance):
 
 
 class Svae(AbstractSystem):
-    """A structured VAE. Regimes are one shared dynamics and their deviations from it, which a first stage leaves out."""
+    """A structured VAE. Regimes are a shared dynamics and deviations from it, which the first stage leaves out."""
 
     base: Float[Array, "K K"]
     first_mean: Float[Array, " L"]
@@ -195,7 +239,8 @@ class Svae(AbstractSystem):
         self.first_noise = DiagonalNoise(1, L, scale=1.0, floor=shape.dynamics_noise_floor)
         wander = WANDER * jax.random.normal(shared_key, (L, reads)) / jnp.sqrt(reads)
         self.shared = jnp.eye(L, reads) + wander
-        self.deviations = options.parting * jax.random.normal(deviation_key, (K, L, reads))
+        drifts = options.parting * jax.random.normal(deviation_key, (K, L))
+        self.deviations = jnp.zeros((K, L, reads)).at[:, :, -1].set(drifts)
         self.log_scale = jnp.full(L, jnp.log(shape.dynamics_noise_start))
         self.log_scale_deviations = jnp.zeros((K, L))
         noise = DiagonalNoise(1, D, scale=shape.emission_noise_start, floor=shape.emission_noise_floor)
