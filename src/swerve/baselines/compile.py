@@ -11,7 +11,7 @@ has; then it reads again, without what that segment explains. Training draws rel
 
     r_{i,t} = prod_{j<i} P(b_j < t)      share of frame t that segments before i leave over
     m_{i,t} = r_{i,t} P(b_i >= t)        share of it that belongs to segment i; they sum to 1
-    ELBO    = E_q sum_i [ sum_t m_{i,t} log p(x_t | x_{t-1}, c_i) - KL(q(b_i) || p(b_i | b_{i-1})) - KL(q(c_i) || p(c_i)) ]
+    ELBO    = sum_i E_q[sum_t m_{i,t} log p(x_t | x_{t-1}, c_i)] - KL(q(b_i) || p(b_i | b_{i-1})) - KL(q(c_i) || p(c_i))
 
 With boundaries that are not relaxed it is a bound; the regime of a frame is the code of its segment. A longer recording
 is cut into windows, each with M segments of its own, so that it is read as the ones that were trained on.
@@ -51,7 +51,7 @@ class CompileOptions:
     last_temperature: float = 0.1
     """At its end."""
     divergence_weight: float = 0.1
-    """Of both KL terms in training; in the bound it is 1."""
+    """Of both KL terms in training, as its authors have it; in the bound it is 1."""
 
 
 class Noise(NamedTuple):
@@ -183,9 +183,10 @@ class Compile(AbstractSystem):
         return jax.lax.scan(explain, start, (jnp.arange(count) == count - 1, noise))[1]
 
     def predicted(self, frames: Frames) -> Float[Array, "T K D"]:
-        """f_k(x_{t-1}, u_t) = x_{t-1} + scale g(x_{t-1}, u_t, k) of every frame and code, scale being that of the noise.
+        """f_k(x_{t-1}, u_t) = x_{t-1} + scale g(x_{t-1}, u_t, k) of every frame and code.
 
-        What is missing is zero, and said to be missing. A code is as loud as everything else together.
+        The scale is that of the noise. What is missing is zero, and said to be missing. A code is as loud as everything
+        else together.
         """
         before = jnp.concatenate([_before(frames.x), _before(frames.observed), frames.u], axis=1)
         codes = jnp.sqrt(before.shape[1]) * jnp.eye(self.regimes)
