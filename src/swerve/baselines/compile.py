@@ -97,14 +97,16 @@ class Compile(AbstractSystem):
         self.encoder = Bidirectional(Lstm, 4 * D + U + 1, shape.encoder_size, key=encoder_key)
         self.boundary_head = Mlp((self.encoder.size, shape.encoder_size, 1), key=boundary_key)
         self.code_head = Mlp((self.encoder.size, shape.encoder_size, K), key=code_key)
-        self.decoder = Mlp((2 * D + U + K, *shape.dynamics_hidden, D), key=decoder_key)
+        decoder = Mlp((2 * D + U + K, *shape.dynamics_hidden, D), key=decoder_key)
+        # However many channels: between codes that nothing has been learned of, there is little to choose.
+        self.decoder = eqx.tree_at(lambda d: d.layers[-1].weight, decoder, replace_fn=lambda w: w / jnp.sqrt(D))
         self.noise = DiagonalNoise(1, D, scale=shape.emission_noise_start, floor=shape.emission_noise_floor)
         self.first_noise = DiagonalNoise(1, D, scale=1.0, floor=shape.emission_noise_floor)
         self.options = options
 
     @property
     def regimes(self):
-        return self.code_head.layers[-1].out_features
+        return len(self.code_head.layers[-1].weight)
 
     def terms(self, frames, knobs, guide=None, *, key):
         frames = frames.blanked()
