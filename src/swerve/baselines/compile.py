@@ -11,7 +11,7 @@ has; then it reads again, without what that segment explains. Training draws rel
 
     r_{i,t} = prod_{j<i} P(b_j < t)      share of frame t that segments before i leave over
     m_{i,t} = r_{i,t} P(b_i >= t)        share of it that belongs to segment i; they sum to 1
-    ELBO    = E_q sum_i [ sum_t m_{i,t} log p(x_t | x_{t-1}, c_i) - KL(q(b_i) || p(b_i | b_{i-1})) - KL(q(c_i) || p(c_i)) ]
+    ELBO    = sum_i E_q[sum_t m_{i,t} log p(x_t | x_{t-1}, c_i)] - KL(q(b_i) || p(b_i | b_{i-1})) - KL(q(c_i) || p(c_i))
 
 With boundaries that are not relaxed it is a bound; the regime of a frame is the code of its segment. A longer recording
 is cut into windows, each with M segments of its own, so that it is read as the ones that were trained on.
@@ -26,7 +26,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from swerve.baselines.shape import Shape
-from swerve.model.dynamics import MlpDynamics
 from swerve.model.noise import DiagonalNoise
 from swerve.networks import Bidirectional, Lstm, Mlp
 from swerve.posterior import changes
@@ -52,7 +51,7 @@ class CompileOptions:
     last_temperature: float = 0.1
     """At its end."""
     divergence_weight: float = 0.1
-    """Of both KL terms in training; in the bound it is 1."""
+    """Of both KL terms in training, as its authors have it; in the bound it is 1."""
 
 
 class Noise(NamedTuple):
@@ -86,7 +85,8 @@ class Compile(AbstractSystem):
     encoder: Bidirectional
     boundary_head: Mlp
     code_head: Mlp
-    decoder: MlpDynamics
+    decoder: Mlp
+    noise: DiagonalNoise
     first_noise: DiagonalNoise
     """Of channels whose last value is not known: those of the first frame, and after a gap."""
     options: CompileOptions = eqx.field(static=True)
@@ -97,14 +97,16 @@ class Compile(AbstractSystem):
         self.encoder = Bidirectional(Lstm, 4 * D + U + 1, shape.encoder_size, key=encoder_key)
         self.boundary_head = Mlp((self.encoder.size, shape.encoder_size, 1), key=boundary_key)
         self.code_head = Mlp((self.encoder.size, shape.encoder_size, K), key=code_key)
-        noise = DiagonalNoise(1, D, scale=shape.emission_noise_start, floor=shape.emission_noise_floor)
-        self.decoder = MlpDynamics(1, D, D + U + K, shape.dynamics_hidden, noise=noise, residual=True, key=decoder_key)
+        decoder = Mlp((2 * D + U + K, *shape.dynamics_hidden, D), key=decoder_key)
+        # However many channels: between codes that nothing has been learned of, there is little to choose.
+        self.decoder = eqx.tree_at(lambda d: d.layers[-1].weight, decoder, replace_fn=lambda w: w / jnp.sqrt(D))
+        self.noise = DiagonalNoise(1, D, scale=shape.emission_noise_start, floor=shape.emission_noise_floor)
         self.first_noise = DiagonalNoise(1, D, scale=1.0, floor=shape.emission_noise_floor)
         self.options = options
 
     @property
     def regimes(self):
-        return self.code_head.layers[-1].out_features
+        return len(self.code_head.layers[-1].weight)
 
     def terms(self, frames, knobs, guide=None, *, key):
         frames = frames.blanked()
@@ -137,7 +139,7 @@ class Compile(AbstractSystem):
 
     def windows(self, frames: Frames) -> tuple[Float[Array, "W T F"], Bool[Array, "W T"]]:
         """What the encoder reads of every frame, and whether there is such a frame."""
-        gain = jax.lax.stop_gradient(1 / self.decoder.noise.scale[0])
+        gain = jax.lax.stop_gradient(1 / self.noise.scale[0])
         read = (frames.x, frames.observed, changes(frames, gain), frames.u)
         return self._cut(jnp.concatenate(read, axis=1)), self._cut(frames.valid)
 
@@ -183,21 +185,25 @@ class Compile(AbstractSystem):
         return jax.lax.scan(explain, start, (jnp.arange(count) == count - 1, noise))[1]
 
     def predicted(self, frames: Frames) -> Float[Array, "T K D"]:
-        """f_k(x_{t-1}, u_t) of every frame and code; what is missing is zero, and said to be missing."""
-        context = jnp.concatenate([_before(frames.observed), frames.u], axis=1)
+        """f_k(x_{t-1}, u_t) = x_{t-1} + scale g(x_{t-1}, u_t, k) of every frame and code.
 
-        def under_every_code(x, context):
-            contexts = jax.vmap(lambda code: jnp.concatenate([context, code]))(jnp.eye(self.regimes))
-            return jax.vmap(lambda one: self.decoder.step((), x, one)[1][0])(contexts)
+        The scale is that of the noise. What is missing is zero, and said to be missing. A code is as loud as everything
+        else together.
+        """
+        before = jnp.concatenate([_before(frames.x), _before(frames.observed), frames.u], axis=1)
+        codes = jnp.sqrt(before.shape[1]) * jnp.eye(self.regimes)
 
-        return jax.vmap(under_every_code)(_before(frames.x), context)
+        def under_every_code(inputs):
+            return jax.vmap(lambda code: self.decoder(jnp.concatenate([inputs, code])))(codes)
+
+        return _before(frames.x)[:, None] + self.noise.scale[None] * jax.vmap(under_every_code)(before)
 
     def log_prob(self, frames: Frames) -> Float[Array, "T K"]:
         """log p(x_t | x_{t-1}, c = k) over the observed channels."""
 
         def of_frame(x, observed, known, predicted):
             error = x[None] - predicted
-            moved = self.decoder.noise.log_prob(error, observed & known)
+            moved = self.noise.log_prob(error, observed & known)
             return moved + self.first_noise.log_prob(error, observed & ~known)
 
         return jax.vmap(of_frame)(frames.x, frames.observed, _before(frames.observed), self.predicted(frames))
