@@ -56,8 +56,8 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state. To compare with:"
-            " gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
+            help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
+            " To compare with: gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
         ),
     ] = None,
     recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
