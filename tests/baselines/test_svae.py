@@ -207,11 +207,9 @@ def test_the_gradient_of_the_fixed_point_is_that_of_all_rounds_unrolled():
             start = jnp.full((T, K), 1 / K)
             return jax.lax.scan(lambda gamma, _: (follow(chain, gamma), None), start, length=rounds)[0]
 
-        def last_round_alone(chain):
-            return follow(chain, jax.lax.stop_gradient(unrolled(chain)))
-
+        end = jax.jit(unrolled)(chain)
         implicit = gradient(lambda chain: settled(chain, 200, 1e-12))
-        whole, short = gradient(unrolled), gradient(last_round_alone)
+        whole, short = gradient(unrolled), gradient(lambda chain: follow(chain, end))
     for name in moved:
         np.testing.assert_allclose(implicit[name], whole[name], rtol=1e-6, atol=1e-9)
     assert np.abs(implicit["matrix"] - short["matrix"]).max() > 0.02 * np.abs(implicit["matrix"]).max()
@@ -251,21 +249,13 @@ def test_what_a_missing_value_holds_changes_nothing():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"regimes": 1},
-        {"regimes": 3, "controls": 0, "state_size": 3, "emission_hidden": (4,), "embedding_hidden": (4,)},
-    ],
-)
-def test_two_frames_will_do(shape):
-    system = build(SvaeOptions(), SHAPE._replace(**shape), key=jax.random.key(0))
+def test_two_frames_and_one_regime_will_do():
+    system = build(SvaeOptions(), SHAPE._replace(regimes=1, state_size=3), key=jax.random.key(0))
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(system))
-    frames = random_frames(length=2, controls=shape.get("controls", U))
+    frames = random_frames(length=2)
     _, gradient = value_and_gradient(system, frames)
-    found = infer(system, frames)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(infer(system, frames).probabilities, 1.0, rtol=1e-6)
 
 
 def test_regimes_move_alike_until_they_part():
@@ -278,11 +268,12 @@ def test_regimes_move_alike_until_they_part():
 def test_a_guide_leads():
     system, frames = random_system(4), random_frames()
     guide = jnp.tile(jnp.array([0.0, 1.0]), (T, 1))
-    led = system.terms(frames, Knobs(guidance=20.0), guide, key=jax.random.key(0))
+    terms = jax.jit(lambda nats: system.terms(frames, Knobs(guidance=nats), guide, key=jax.random.key(0)))
+    led, alone = terms(20.0), terms(0.0)
     assert led.usage[1] > 0.99 * T
     np.testing.assert_allclose(led.guidance, 20.0 * T, rtol=1e-2)
-    alone = system.terms(frames, Knobs(), guide, key=jax.random.key(0))
-    assert alone.guidance == 0 and alone.elbo == objective(system, frames)
+    assert alone.guidance == 0
+    np.testing.assert_allclose(alone.elbo, value_and_gradient(system, frames)[0], rtol=1e-5)
 
 
 def draw_turns(count, length, *, seed=0):

@@ -293,7 +293,7 @@ class Svae(AbstractSystem):
     def terms(self, frames, knobs, guide=None, *, key):
         frames = frames.blanked()
         chain = self.chain(frames, knobs, guide)
-        marginals = settled(chain, self.options.rounds, self.options.tolerance)
+        marginals = self._settled(chain)
         blocks = states_given(chain, marginals)
         states = kalman.posterior_of_blocks(blocks)
         log_z = messages.log_normalizer(
@@ -309,6 +309,9 @@ class Svae(AbstractSystem):
         )
         return watched(elbo, marginals, frames.valid, guidance=jnp.sum(marginals * chain.bonus))
 
+    def _settled(self, chain: Chain) -> Marginals:
+        return settled(chain, self.options.rounds, self.options.tolerance)  # pyright: ignore[reportReturnType]
+
     def _first(self, states: BlockPosterior) -> Float[Array, ""]:
         """E_q(z)[log p(z_1)]."""
         variance = self.first_noise.variance[0]
@@ -322,7 +325,7 @@ class Svae(AbstractSystem):
         """
         frames = frames.blanked()
         chain = self.chain(frames, Knobs())
-        marginals = settled(chain, self.options.rounds, self.options.tolerance)
+        marginals = self._settled(chain)
         states = kalman.posterior_of_blocks(states_given(chain, marginals))
         potentials = chain.log_initial, chain.log_transition, evidence_of(chain, states), chain.valid
         probabilities = messages.smooth(*potentials).marginals
