@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
             "switching_reads_z": False,
         }
     },
-    "gumbel": _OTHERS,
+    "gumbel": _OTHERS | {"recipe": {**_OTHERS["recipe"], "stickiness": 0.0}},  # a half-way draw pays twice for it
     "slds-em": _LED,
     "rslds": _LED,
     "svae": _OTHERS,
