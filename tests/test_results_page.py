@@ -3,12 +3,17 @@
 import dataclasses
 import json
 import sys
+from dataclasses import asdict
 
+import jax
 import numpy as np
 import pytest
 from scripts import EXPERIMENTS, load_script
 
 from swerve import results
+from swerve.api import make_config
+from swerve.arhmm import Covariance
+from swerve.arhmm.prediction import blank
 from swerve.experiment import TEST_SEED, TRAINING_SEED, read_row
 
 page = load_script("results_page")
@@ -245,3 +250,21 @@ def test_a_switch_is_as_late_as_the_nearest_that_was_found():
     truth = np.array([[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1, 1, 1]])
     found = [np.array([0, 0, 0, 0, 0, 1, 0, 0]), np.zeros(8, int)]
     assert offsets(found, truth).tolist() == [2, -1]
+
+
+def test_models_stand_side_by_side_in_their_default_recipe(experiments):
+    arhmm, paper = make_config(2, "arhmm"), make_config(2, "slds", "paper-short")
+    chose = [{"lags": 1, "features": 0}]
+    store(experiments, "bouncing-ball/arhmm", "bouncing-ball", model="arhmm", config=asdict(arhmm), details=chose)
+    store(experiments, "bouncing-ball/slds", "bouncing-ball", model="slds", config=asdict(paper))
+    store(experiments, "bouncing-ball/one", "bouncing-ball", config=asdict(make_config()), row=results.SINGLE)
+    store(experiments, "bouncing-ball/oracle", "bouncing-ball", model="oracle", config=asdict(make_config()))
+    lines = page.models("bouncing-ball", experiments).splitlines()[2:]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    size = sum(leaf.size for leaf in jax.tree.leaves(blank(2, 1, 1, Covariance.DIAGONAL)))
+    scores = ["71.3 ± 1.5"] * 3
+    assert found == [
+        ["`arhmm`", *scores, "", "", str(size), "1.5", "CPU"],
+        ["`oracle`", *scores, "", "", "", "1.5", "CPU"],
+    ]
+    assert page.models("arm", experiments) == "No row has been run yet."
