@@ -9,10 +9,12 @@ import jax
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILED = ROOT / ".pytest_cache" / f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+COMPILED = ROOT / ".pytest_cache" / "compiled"  # modules, processes and scripts compile the same small programs
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_compilation_cache_dir", str(COMPILED))  # modules compile the same small programs again
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(COMPILED)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+jax.config.update("jax_compilation_cache_dir", str(COMPILED))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 SHARED_DATA = ROOT.parent / "shared" / "data"

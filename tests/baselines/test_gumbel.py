@@ -274,6 +274,7 @@ def drawn_to_two_places(n, seed, length=40):
     return series
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation")
 def test_it_tells_two_attractors_apart():
     test = drawn_to_two_places(20, seed=2)

@@ -305,10 +305,12 @@ def recovered(steps, restarts):
     return score([one.labels for one in found], list(s[60:])).as_dict()["frame_f1"]
 
 
+@pytest.mark.slow
 def test_regimes_of_its_own_kind_are_found():
     assert recovered(steps=300, restarts=1) > 85
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_regimes_of_its_own_kind_are_found_by_a_full_training():
     assert recovered(steps=2000, restarts=2) > 95

@@ -132,9 +132,16 @@ def test_a_merge_is_told_in_words():
     )
 
 
+def called(name) -> System:
+    """A system that is nothing but a name."""
+    system = object.__new__(System)
+    object.__setattr__(system, "model", name)
+    return system
+
+
 def test_merges_are_given_up_once_those_of_every_owner_are_far_off(monkeypatch):
     frames, _ = drifting((0.2, -0.2), 4, seed=0)
-    systems = [System(name, None) for name in ("first", "first merged", "second", "second merged")]
+    systems = [called(name) for name in ("first", "first merged", "second", "second merged")]
     trials = [surplus._Trial(i // 2, 0, (0, 1) if i % 2 else None, one, None) for i, one in enumerate(systems)]
 
     def given_up(*bounds):
@@ -160,7 +167,7 @@ def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatc
     monkeypatch.setattr(surplus, "look_closely", lambda system, _: Windows(np.array(bounds[system.model]), None, None))
 
     def accepted(name, **options):
-        before, merged = System("before", None), System(name, None)
+        before, merged = called("before"), called(name)
         trial = surplus._Trial(0, 0, (0, 1), merged, None)
         trials = [(trial._replace(pair=None), before), (trial, merged)]
         return surplus._judge(before, trials, validation, **options)[0].accepted
