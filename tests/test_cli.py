@@ -343,6 +343,7 @@ def test_settings_that_make_no_sense(refuse, balls, tmp_path, words, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_config_file_gives_way_to_the_options(balls, write, tmp_path):
     settings = write("settings.toml", 'kind = "slds"', "seed = 7", "[model]", "regimes = 4")
     swerve("fit", balls, "--out", tmp_path / "run", "--config", settings, "--model", "arhmm", "--seed", 2, *COLUMNS)

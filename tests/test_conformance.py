@@ -19,7 +19,11 @@ from swerve.data import bouncing_ball, tables
 from swerve.errors import InputError
 from swerve.types import Series
 
-KINDS = get_args(get_type_hints(Config)["kind"])
+TWINS = ("slds", "slds-em")  # the same classes as snlds and rslds
+KINDS = [
+    pytest.param(kind, marks=[pytest.mark.slow] if kind in TWINS else [])
+    for kind in get_args(get_type_hints(Config)["kind"])
+]
 LENGTHS = (100, 98, 97, 100, 99)
 COLUMNS = ("height", "weight")
 

@@ -13,7 +13,7 @@ from swerve.evaluation.scores import score
 
 figures = load_script("figures")
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 
 def row(model: str) -> str:

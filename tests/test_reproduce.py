@@ -109,6 +109,7 @@ def test_the_share_of_runs_that_reach_the_target():
     assert reproduce._success_rate(scores, None) is None
 
 
+@pytest.mark.slow
 def test_a_story_is_told_in_a_picture_and_scores(experiments):
     story = (
         TINY_ROW.format(model="snlds", runs=1)
@@ -130,6 +131,7 @@ def test_showing_what_was_never_run(experiments):
         reproduce.run("tiny", experiments, show=True, row=None)
 
 
+@pytest.mark.slow
 def test_the_curves_of_a_stopped_row_are_those_of_one_that_never_stopped(experiments, monkeypatch):
     sizes = TINY_SIZES.replace("restarts = 2", "restarts = 1")
     text = TINY_ROW.format(model="snlds", runs=2) + "curve = true\n" + sizes

@@ -338,6 +338,7 @@ def test_a_fit_with_controls(recordings, tmp_path):
     assert_same_segmentations(run.load(tmp_path / "run").segment(driven), saved.segment(driven))
 
 
+@pytest.mark.slow
 def test_merges_are_told_and_kept_with_the_run(recordings, tmp_path):
     config = api.make_config(
         3, settings=(*SETTINGS, "training.restarts=1", "training.merging=0.5", "training.validation_share=0.6")

@@ -101,6 +101,7 @@ def test_a_first_guess_strikes_where_a_channel_that_hardly_moves_jumps():
     assert (labels[0, 20:] == -1).all()
 
 
+@pytest.mark.slow
 def test_where_there_are_stages_every_restart_follows_them_to_the_end(arm):
     config = Config(
         model=ModelConfig(regimes=5),

@@ -69,6 +69,7 @@ def test_bending_must_pay(gain, features):
     assert simplest_that_pays([]) == []
 
 
+@pytest.mark.slow
 def test_the_ball_needs_no_bending_and_without_lags_there_is_none():
     config = with_setting(with_setting(Config(), "arhmm.restarts=2"), "arhmm.lags=[0, 1]")
     prepared = prepare(boards.find("bouncing-ball").generate(60, seed=1).series(), config)

@@ -261,6 +261,7 @@ def found_in(task, *, steps, restarts):
     return [score(some, truth).as_dict() for some in labels]
 
 
+@pytest.mark.slow
 def test_one_switch_is_found_to_the_frame():
     for scores in found_in({"segments": 2, "regimes": 2}, steps=400, restarts=1):
         assert scores["switch_f1_tol0"] > 85

@@ -280,6 +280,7 @@ def all_seen(x):
     return Frames(x, jnp.ones(x.shape, bool), jnp.ones(x.shape[:2], bool), jnp.zeros((*x.shape[:2], 0)))
 
 
+@pytest.mark.slow
 def test_two_ways_of_turning_are_told_apart():
     """It reaches 90% of the frames: the network sees a switch only after it, so each comes a frame or more late."""
     x, _ = alternating(64, seed=0)

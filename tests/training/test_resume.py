@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from test_step import (
     BATCH,
     STEPS,
@@ -69,6 +70,7 @@ def killed_on_the_way(folder: Path, rng: np.random.Generator) -> int:
     return int(rest[-1]) if rest else step
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_at_the_same_bits_as_one_that_was_not(tmp_path):
     rng = np.random.default_rng(0)
     reached = [killed_on_the_way(tmp_path, rng) for _ in range(KILLS)]
