@@ -126,6 +126,7 @@ def check_report(folder, *, history: bool) -> None:
     assert page.count("data:image/png;base64,") == len(figures)
 
 
+@pytest.mark.slow
 def test_the_whole_path_with_an_snlds(balls, tmp_path):
     check_path(balls, tmp_path, "snlds")
 

@@ -282,6 +282,7 @@ def double(tree):
     return jax.tree.map(lambda a: jnp.asarray(np.asarray(a), jnp.float64 if a.dtype == jnp.float32 else a.dtype), tree)
 
 
+@pytest.mark.slow
 def test_single_precision_survives_systems_that_are_nearly_deterministic():
     """A large batch, in which jaxlib's own small-matrix functions were seen to hang."""
     T, cases = 500, [(1e-6, 1e-4), (1e-6, 1.0), (1.0, 1e-4), (0.1, 0.1)]

@@ -102,6 +102,7 @@ def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
             np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_stopped_row_finds_what_it_had(prepared, ours, work, monkeypatch):
     trained = repeats.train(ours, CONFIG, work)
     system = repeats.finished(ours, 1, pick(trained.systems, 1), prepared, CONFIG, work)

@@ -140,6 +140,7 @@ def test_windows_are_whole_unless_a_recording_is_longer(arm):
 NOT_LOOKED_AT = HeldOut(*np.zeros((4, 1)), np.zeros((1, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("staged", [True, False])
 def test_stages_are_not_merged(staged, monkeypatch):
     walks = np.random.default_rng(0).normal(size=(12, 40, 2)).cumsum(axis=1)

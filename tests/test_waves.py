@@ -36,6 +36,7 @@ def test_there_may_be_nothing_to_fit_them_to():
     assert np.isfinite(np.asarray(fit_waves(np.zeros((0, 2), np.float32), 4)(jnp.ones((3, 2))))).all()
 
 
+@pytest.mark.slow
 def test_curved_regimes_are_found_where_straight_ones_fail():
     """Two swings in opposite senses along the same curve: their best linear maps are the same."""
     rng = np.random.default_rng(0)

@@ -191,6 +191,7 @@ def test_no_half_of_a_round_lowers_what_the_rounds_raise(with_a_gap):
     assert values[-1] - values[0] > 0.05
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_fixed_point_is_that_of_all_rounds_unrolled():
     with jax.enable_x64(True):
         system = jax.tree.map(lambda a: a.astype(float), random_system(2))
