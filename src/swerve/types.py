@@ -40,6 +40,21 @@ class Frames(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Skeleton:
+    """The joints of a pose. Joint `j` lies in the columns `f"{name}.{axis}"` of x, axis by axis."""
+
+    joints: tuple[str, ...]
+    parents: tuple[int, ...]
+    """The joint that each hangs on; -1 for a root. Joints that hang on nothing are all roots."""
+    axes: tuple[str, ...] = ("x", "y", "z")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold the joints, in order."""
+        return tuple(f"{joint}.{axis}" for joint in self.joints for axis in self.axes)
+
+
+@dataclass(frozen=True)
 class Series:
     """One recording in its own units. NaN in `x` is a missing value; `s` is the truth, for scoring only."""
 
@@ -50,6 +65,11 @@ class Series:
     columns: tuple[str, ...] = field(default=())
     image: tuple[int, int] | None = None
     """Height and width, where a frame is an image whose rows lie one after the other."""
+    times: Float[np.ndarray, " T"] | None = None
+    """When each frame was taken, in the recording's own unit, where that is known."""
+    rows: Int[np.ndarray, " T"] | None = None
+    """The row (or frame) of the file that each frame was taken from, where it is not the same number."""
+    skeleton: Skeleton | None = None
 
     def __len__(self) -> int:
         return len(self.x)
