@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from swerve.data import tables
+from swerve.data.reading import Reading
 from swerve.errors import InputError
 
 
@@ -35,7 +36,7 @@ def test_reordered_columns_are_put_in_order(write):
 
 def test_a_sequence_column_splits_a_file_even_if_rows_alternate(write):
     text = "who,p,state\nbee,1,0\nant,2,1\nbee,3,1\nant,4,1\n"
-    bee, ant = tables.read(write("a.csv", text), sequence_column="who", label_column="state")
+    bee, ant = tables.read(write("a.csv", text), Reading(sequence_column="who", label_column="state"))
     assert (bee.name, ant.name) == ("bee", "ant")
     assert bee.x.tolist() == [[1], [3]] and ant.x.tolist() == [[2], [4]]
     assert bee.s.tolist() == [0, 1] and ant.s.tolist() == [1, 1]
@@ -44,23 +45,31 @@ def test_a_sequence_column_splits_a_file_even_if_rows_alternate(write):
 
 def test_controls_leave_x_and_keep_the_order_asked_for(write):
     path = write("a.csv", "wind,p,rudder\n1,2,3\n4,5,6\n")
-    (only,) = tables.read(path, control_columns=["rudder", "wind"])
+    (only,) = tables.read(
+        path,
+        Reading(
+            control_columns=(
+                "rudder",
+                "wind",
+            )
+        ),
+    )
     assert only.x.tolist() == [[2], [5]] and only.u.tolist() == [[3, 1], [6, 4]]
 
 
 def test_named_labels_are_numbered_alike_in_all_files(write):
     paths = [write("a.csv", "p,s\n1,walk\n2,run\n"), write("b.csv", "p,s\n3,walk\n4,\n")]
-    first, second = tables.read(paths, label_column="s")
+    first, second = tables.read(paths, Reading(label_column="s"))
     assert first.s.tolist() == [1, 0] and second.s.tolist() == [1, -1]
 
 
 def test_numbered_labels_stay_as_they_are(write):
-    (only,) = tables.read(write("a.csv", "p,s\n1,10\n2,2.0\n3,-1\n4,NaN\n"), label_column="s")
+    (only,) = tables.read(write("a.csv", "p,s\n1,10\n2,2.0\n3,-1\n4,NaN\n"), Reading(label_column="s"))
     assert only.s.tolist() == [10, 2, -1, -1]
 
 
 def test_columns_without_a_header_have_made_up_names(write):
-    (only,) = tables.read(write("a.csv", "1,2,0\n3,4,1\n"), label_column="x2")
+    (only,) = tables.read(write("a.csv", "1,2,0\n3,4,1\n"), Reading(label_column="x2"))
     assert only.columns == ("x0", "x1") and only.s.tolist() == [0, 1]
 
 
@@ -79,7 +88,7 @@ def test_a_column_may_be_missing_in_one_file_but_not_in_all(write):
 
 def refused(paths, **options) -> str:
     with pytest.raises(InputError) as caught:
-        tables.read(paths, **options)
+        tables.read(paths, Reading(**options))
     message = str(caught.value)
     assert "\n" not in message and message.endswith((".", "?"))
     return message
@@ -95,7 +104,7 @@ def test_files_that_can_not_be_read_are_named(write, tmp_path):
 def test_unknown_columns_come_with_the_nearest(write):
     path = write("a.csv", "position,label\n1,0\n")
     assert 'a.csv has no column "lable": did you mean "label"?' in refused(path, label_column="lable")
-    assert 'did you mean "position"?' in refused(path, control_columns=["positon"])
+    assert 'did you mean "position"?' in refused(path, control_columns=("positon",))
     assert 'it has "position", "label"' in refused(path, sequence_column="zzz")
 
 
@@ -109,11 +118,11 @@ def test_files_with_different_columns_are_refused(write):
 def test_roles_are_checked(write):
     path = write("a.csv", "p,q\n1,2\n3,\n")
     assert '"p" can not have two roles' in refused(path, label_column="p", sequence_column="p")
-    assert 'control column "q" has missing values' in refused(path, control_columns=["q"])
-    assert "no column of measurements" in refused(write("b.csv", "p\n1\n"), control_columns=["p"])
+    assert 'control column "q" has missing values' in refused(path, control_columns=("q",))
+    assert "no column of measurements" in refused(write("b.csv", "p\n1\n"), control_columns=("p",))
     assert 'Label column "p" holds 1.5' in refused(write("c.csv", "p,q\n1.5,1\n"), label_column="p")
 
 
 def test_numpy_files_have_no_columns_to_name(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((3, 2)))
-    assert "no columns to name" in refused(tmp_path / "a.npy", control_columns=["x0"])
+    assert "no columns to name" in refused(tmp_path / "a.npy", control_columns=("x0",))
