@@ -54,39 +54,32 @@ def _tables(path: Path, node: Any, h5py: Any) -> dict[str, dict[str, Place]]:
     """Columns by table; a table that is alone is named after its file."""
     if isinstance(node, h5py.Dataset):
         return {path.stem: _columns(path, node, alone=True)}
-    while len(node) == 1 and isinstance(next(iter(node.values())), h5py.Group):
-        node = next(iter(node.values()))
-    children = {
-        name: child for name, child in node.items() if child is not None and getattr(child, "shape", None) != ()
-    }
-    groups = {name: child for name, child in children.items() if isinstance(child, h5py.Group)}
+    children = _children(node)
+    while len(children) == 1 and isinstance(only := next(iter(children.values())), h5py.Group):
+        node, children = only, _children(only)
+    groups = [child for child in children.values() if isinstance(child, h5py.Group)]
     if children and len(groups) == len(children):
-        members = {
-            name: {n: d for n, d in group.items() if d.shape != ()}
-            for name, group in groups.items()
-            if _flat(group, h5py)
-        }
-        if len(members) == len(groups) and all(_one_length(one) for one in members.values()):
+        members = {name: _children(group) for name, group in children.items()}
+        if all(_one_length(one, h5py) for one in members.values()):
             return {name: _joined(path, one) for name, one in members.items()}
     elif children and not groups:
-        if _one_length(children):
+        if _one_length(children, h5py):
             return {path.stem: _joined(path, children)}
-        if all(
-            child.ndim == 2 and child.shape[1:] == next(iter(children.values())).shape[1:]
-            for child in children.values()
-        ):
+        if len({child.shape[1:] for child in children.values()}) == 1 and all(c.ndim == 2 for c in children.values()):
             return {name: _columns(path, child, alone=True) for name, child in children.items()}
     if not children:
         raise InputError(f"{path} holds no dataset.")
     raise InputError(f"{path}: say with --key which table is meant; it has {_keys(node)}.")
 
 
-def _flat(group: Any, h5py: Any) -> bool:
-    return len(group) > 0 and all(isinstance(child, h5py.Dataset) for child in group.values())
+def _children(group: Any) -> dict[str, Any]:
+    """What a group holds, but for single values and links that lead nowhere."""
+    return {name: child for name, child in group.items() if child is not None and getattr(child, "shape", None) != ()}
 
 
-def _one_length(datasets: dict[str, Any]) -> bool:
-    return len(datasets) > 0 and len({one.shape[0] for one in datasets.values()}) == 1
+def _one_length(members: dict[str, Any], h5py: Any) -> bool:
+    datasets = [one for one in members.values() if isinstance(one, h5py.Dataset)]
+    return 0 < len(datasets) == len(members) and len({one.shape[0] for one in datasets}) == 1
 
 
 def _joined(path: Path, datasets: dict[str, Any]) -> dict[str, Place]:

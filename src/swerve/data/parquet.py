@@ -1,4 +1,4 @@
-"""Reads a Parquet file a batch of rows at a time, so that its table is in memory once."""
+"""Reads a Parquet file column by column, so that its table is in memory once."""
 
 from pathlib import Path
 from typing import Any
@@ -6,20 +6,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from swerve.data.columnar import texts_of, times_of
 from swerve.data.extras import package
 from swerve.data.reading import Reading
-from swerve.data.table import Layout, Table, TextCollector, check_controls, lay_out, not_numbers
-from swerve.data.times import parse_times, seconds_of_dates
+from swerve.data.table import Layout, Table, Texts, check_controls, lay_out, not_numbers
 from swerve.errors import InputError
-
-ROWS_AT_ONCE = 1 << 16
 
 
 def read_parquet(path: Path, reading: Reading) -> Table:
     """Columns of numbers (a null is a missing value); float32 stays float32."""
     arrow, parquet = package("pyarrow", "Parquet files"), package("pyarrow.parquet", "Parquet files")
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
             return _read(path, file, reading, arrow)
     except InputError:
         raise
@@ -28,41 +26,36 @@ def read_parquet(path: Path, reading: Reading) -> Table:
 
 
 def _read(path: Path, file: Any, reading: Reading, arrow: Any) -> Table:
-    schema, rows = file.schema_arrow, file.metadata.num_rows
-    layout = lay_out(schema.names, reading, str(path))
+    schema, where = file.schema_arrow, str(path)
+    layout = lay_out(schema.names, reading, where)
     _check_kinds(path, schema, layout, arrow)
-    if not rows:
+    if not file.metadata.num_rows:
         raise InputError(f"{path} has columns but no rows.")
+
+    def column(name: str) -> Any:
+        return file.read(columns=[name]).column(name)
+
+    def numbers(names: tuple[str, ...], kind: type) -> Float[np.ndarray, "T D"]:
+        table = np.empty((file.metadata.num_rows, len(names)), kind)
+        for j, name in enumerate(names):
+            table[:, j] = _numbers(path, name, column(name), arrow)
+        return table
+
+    def texts(name: str | None) -> Texts | None:
+        return None if name is None else texts_of(np.array(column(name).to_pylist(), object))
+
     small = all(schema.field(name).type in (arrow.float16(), arrow.float32()) for name in layout.measurements)
-    x = np.empty((rows, len(layout.measurements)), np.float32 if small else np.float64)
-    u, times = np.empty((rows, len(layout.controls))), np.empty(rows)
-    dates = False
-    sequence, labels = TextCollector(), TextCollector()
-    start = 0
-    for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=layout.all):
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        stop = start + batch.num_rows
-        for target, names in ((x, layout.measurements), (u, layout.controls)):
-            for j, name in enumerate(names):
-                target[start:stop, j] = _numbers(path, name, columns[name], start, arrow)
-        if layout.time is not None:
-            times[start:stop], dates = _times(path, layout.time, columns[layout.time], arrow)
-        for collector, name in ((sequence, layout.sequence), (labels, layout.label)):
-            if name is not None:
-                collector.add("" if value is None else value for value in columns[name].to_pylist())
-        start = stop
-    if start != rows:
-        raise InputError(f"{path} says that it has {rows} rows, but {start} can be read.")
+    times, dates = _times(column(layout.time), layout.time, where, arrow) if layout.time else (None, False)
     table = Table(
-        where=str(path),
+        where=where,
         name=path.stem,
         columns=layout.measurements,
-        x=x,
-        u=u if layout.controls else None,
-        times=times if layout.time else None,
+        x=numbers(layout.measurements, np.float32 if small else np.float64),
+        u=numbers(layout.controls, np.float64) if layout.controls else None,
+        times=times,
         dates=dates,
-        sequence=sequence.texts() if layout.sequence else None,
-        labels=labels.texts() if layout.label else None,
+        sequence=texts(layout.sequence),
+        labels=texts(layout.label),
     )
     return check_controls(table, layout.controls)
 
@@ -90,24 +83,18 @@ def _holds_numbers(kind: Any, kinds: Any) -> bool:
     )
 
 
-def _numbers(path: Path, name: str, column: Any, start: int, arrow: Any) -> Float[np.ndarray, " T"]:
-    if arrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    numbers = column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+def _numbers(path: Path, name: str, column: Any, arrow: Any) -> Float[np.ndarray, " T"]:
+    decoded = column.combine_chunks().dictionary_decode() if arrow.types.is_dictionary(column.type) else column
+    numbers = decoded.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     if np.isinf(numbers).any():
-        raise InputError(
-            f'{path}, row {start + int(np.argmax(np.isinf(numbers)))}, column "{name}": the value is infinite.'
-        )
+        row = int(np.argmax(np.isinf(numbers)))
+        raise InputError(f'{path}, row {row}, column "{name}": the value is infinite.')
     return numbers
 
 
-def _times(path: Path, name: str, column: Any, arrow: Any) -> tuple[Float[np.ndarray, " T"], bool]:
-    kind = column.type
-    if _holds_numbers(kind, arrow.types):
-        return column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False), False
-    if arrow.types.is_timestamp(kind) or arrow.types.is_date(kind):
-        return seconds_of_dates(column.cast(arrow.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)), True
-    try:
-        return parse_times([str(value) for value in column.to_pylist()])
-    except ValueError:
-        raise InputError(f'{path}, column "{name}": these are no times; times are all numbers, or all dates.') from None
+def _times(column: Any, name: str, where: str, arrow: Any) -> tuple[Float[np.ndarray, " T"], bool]:
+    kinds = arrow.types
+    if kinds.is_timestamp(column.type) or kinds.is_date(column.type):
+        column = column.cast(arrow.timestamp("us"), safe=False)  # without a time zone: as in UTC
+        return times_of(column.to_numpy(zero_copy_only=False), name, where)
+    return times_of(np.array(column.to_pylist(), None if _holds_numbers(column.type, kinds) else object), name, where)

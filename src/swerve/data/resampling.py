@@ -16,8 +16,8 @@ def regular_grid(times: Float[np.ndarray, " T"], rate: float, where: str) -> Flo
     count = np.floor((times[-1] - times[0]) * rate + ROUNDING) + 1
     if count > MOST_FRAMES * len(times):
         raise InputError(
-            f"{where}: at a rate of {rate:g} its {len(times)} frames would become {count:.3g}: choose a lower --rate,"
-            " in frames per unit of the time column."
+            f"{where}: at a rate of {rate:g} its {len(times)} frames would become {count:.3g}: choose a lower --rate"
+            " (frames per unit of the time column), or tell parts far from each other apart with --sequence-column."
         )
     return times[0] + np.arange(int(count)) / rate
 

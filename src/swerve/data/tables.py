@@ -127,7 +127,8 @@ def _recordings(table: Table, encode: LabelEncoder) -> list[Series]:
     parts = [whole] if table.sequence is None else _split(whole, table.sequence)
     if not table.dates:
         return parts
-    return [replace(one, times=one.times - one.times[0]) for one in parts if one.times is not None]
+    # since the first frame: seconds since 1970 are too large to be exact
+    return [replace(one, times=np.round(one.times - one.times[0], 6)) for one in parts if one.times is not None]
 
 
 def _split(whole: Series, sequence: Texts) -> list[Series]:
