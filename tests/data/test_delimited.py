@@ -93,3 +93,31 @@ def test_files_without_a_table(refused, tmp_path):
     assert refused(b"p,q\n\xff\xfe,1\n") == " is not a text file in UTF-8."
     with pytest.raises(InputError, match="can not be opened"):
         read_delimited(tmp_path / "absent.csv", Reading())
+
+
+def test_a_sign_that_is_part_of_a_name_is_no_delimiter(table):
+    assert table("a;b,c\n1,2\n").columns == ("a;b", "c")
+    assert table("a;b\n1;2\n").columns == ("a", "b")
+    assert table("\n\na\tb,c\n1\t2\n").columns == ("a", "b,c")
+
+
+def test_a_table_far_too_wide_is_refused_before_it_is_read(refused, monkeypatch):
+    monkeypatch.setattr(delimited, "_read", lambda *_: pytest.fail("it was read"))
+    shown = refused(",".join(f"c{i}" for i in range(1_000_000)) + "\n")
+    assert "has 1,000,000 columns, and at most 10,000 can be used" in shown
+
+
+def test_columns_of_nothing_but_text_are_named_with_what_to_do(refused, table):
+    text = "who,p,where\nbee,1,here\n,2,there\n"
+    assert refused(text).startswith(': columns "who", "where" hold no numbers: choose the measurements with --column')
+    assert table(text, columns=("p",)).x.tolist() == [[1], [2]]
+
+
+def test_columns_that_were_not_asked_for_are_not_read(table):
+    read = table("t,p,q,note\n0,1,2,fine\n1,3,4,\n", columns=("q",), time_column="t")
+    assert read.columns == ("q",) and read.x.tolist() == [[2], [4]] and read.times.tolist() == [0, 1]
+
+
+def test_a_first_row_of_dates_is_no_header(table):
+    read = table("2024-05-01T12:00:00,1\n2024-05-01T12:00:01,2\n", time_column="x0")
+    assert read.dates and len(read.x) == 2

@@ -1,8 +1,11 @@
+import json
+from dataclasses import asdict, fields
+
 import numpy as np
 import pytest
 
 from swerve.data import tables
-from swerve.data.reading import Reading
+from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 
 
@@ -126,3 +129,60 @@ def test_roles_are_checked(write):
 def test_numpy_files_have_no_columns_to_name(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((3, 2)))
     assert "no columns to name" in refused(tmp_path / "a.npy", control_columns=("x0",))
+
+
+def test_rows_of_the_file_are_known_where_a_file_holds_several_recordings(write):
+    bee, ant = tables.read(write("a.csv", "who,p\nbee,1\nant,2\nbee,3\nant,4\n"), Reading(sequence_column="who"))
+    assert bee.rows.tolist() == [0, 2] and ant.rows.tolist() == [1, 3]
+
+
+def test_columns_are_chosen_from_every_kind_of_file(write, tmp_path):
+    np.savez(tmp_path / "b.npz", x=np.ones((3, 2)), columns=["p", "q"], times=[0.0, 1.0, 2.0])
+    paths = [write("a.csv", "t,p,q\n0,1,2\n1,3,4\n"), tmp_path / "b.npz"]
+    (first,) = tables.read(paths[0], Reading(columns=("q",)))
+    (second,) = tables.read(paths[1], Reading(columns=("q",)))
+    assert first.columns == second.columns == ("q",) and second.times.tolist() == [0, 1, 2]
+    assert 'has no column "z"' in refused(paths[1], columns=("z",))
+    assert '"p" can not have two roles' in refused(paths[0], columns=("p",), time_column="p")
+
+
+def test_what_only_the_fit_spoke_of_may_be_absent(write, tmp_path):
+    kept = Reading(sequence_column="who", label_column="state", time_column="t", rate=2.0)
+    (one,) = tables.read(write("new.csv", "t,p\n0,1\n1,2\n"), kept.but())
+    assert one.s is None and one.times.tolist() == [0, 0.5, 1]
+    np.savez(tmp_path / "new.npz", x=np.ones((3, 1)), t=np.arange(3))
+    assert tables.read(tmp_path / "new.npz", kept.but())[0].s is None
+    with pytest.raises(InputError, match='no column "stat"'):
+        tables.read(tmp_path / "new.csv", kept.but(label_column="stat"))
+    with pytest.raises(InputError, match='no column "t"'):
+        tables.read(write("b.csv", "p\n1\n"), kept.but())
+
+
+def test_choices_made_anew_win_and_an_empty_one_unmakes():
+    kept = Reading(sequence_column="who", columns=("p",), every=6, step=0.1)
+    again = kept.but(every=2, columns=["q"], sequence_column="")
+    assert again == Reading(columns=("q",), every=2, step=0.1)
+    with pytest.raises(InputError, match="'evry': did you mean 'every'"):
+        kept.but(evry=2)
+
+
+def test_a_reading_survives_json():
+    kept = Reading(control_columns=("u", "v"), rate=2.5, step=0.4)
+    stored = json.loads(json.dumps(asdict(kept)))
+    assert Reading.from_dict(stored) == kept
+    assert Reading.from_dict({**stored, "unknown": 1}) == kept and Reading.from_dict({}) == Reading()
+
+
+def test_keywords_are_the_fields_of_a_reading():
+    told = {one.name for one in fields(Reading) if "help" in one.metadata}
+    assert set(Choices.__annotations__) == told
+
+
+def test_names_are_kept_as_they_are(write):
+    (one,) = tables.read(write("a.csv", "<script>alert(1)</script>,p\n1,2\n"))
+    assert one.columns == ("<script>alert(1)</script>", "p")
+
+
+def test_arrays_far_too_wide_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 20_000), np.float32))
+    assert "has 20,000 columns" in refused(tmp_path / "a.npy")

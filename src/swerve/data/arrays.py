@@ -36,11 +36,9 @@ def read_arrays(path: Path, reading: Reading) -> list[Series]:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"x": loaded}
-        with loaded:
-            arrays = {key: loaded[key] for key in loaded.files}
+        with path.open("rb") as file:  # np.load would leave a damaged one open
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
     except Exception as error:  # damaged files fail in many ways

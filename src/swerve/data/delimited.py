@@ -165,14 +165,23 @@ def _rows(reader) -> Iterator[Row]:
 
 
 def _delimiter(path: Path, file: TextIO) -> str:
-    """Found in the first line, which also tells whether the table is far too wide before the rest is read."""
+    """The sign that comes as often in the first line as in the second, or at all.
+
+    The first line also tells whether the table is far too wide, before the rest is read.
+    """
+    first, second = (re.sub(r'"[^"]*"', "", _next_line(file)) for _ in range(2))
+    there = [one for one in "\t;," if one in first] or [","]
+    found = next((one for one in there if first.count(one) == second.count(one)), there[0])
+    check_width(first.count(found) + 1, f"{path} starts with a line that")
+    return found
+
+
+def _next_line(file: TextIO) -> str:
+    """The next line that is not blank."""
     line = "\n"
     while line and not line.strip("\r\n"):
         line = file.readline(LONGEST_LINE)
-    unquoted = re.sub(r'"[^"]*"', "", line)
-    found = next((one for one in "\t;," if one in unquoted), ",")
-    check_width(unquoted.count(found) + 1, f"{path} starts with a line that")
-    return found
+    return line
 
 
 def _is_header(cells: list[str]) -> bool:

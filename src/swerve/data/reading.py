@@ -42,10 +42,12 @@ class Reading:
         (), "Measurement to use; may be repeated. By default every column without a role is one."
     )
     key: str | None = _choice(None, "Where in an HDF5 file the table lies, as in mouse1/trace.")
-    rate: float | None = _choice(None, "Frames per unit of time (such as second) to resample to; needs times.")
+    rate: float | int | None = _choice(None, "Frames per unit of time (such as second) to resample to; needs times.")
     skip: int = _choice(0, "Frames to leave out at the beginning of every recording.")
     every: int = _choice(1, "Keep only each so-many-th frame.")
-    least_likelihood: float = _choice(0.6, "Points of a pose that their tracker trusts less than this are missing.")
+    least_likelihood: float | int = _choice(
+        0.6, "Points of a pose that their tracker trusts less than this are missing."
+    )
     egocentric: bool = _choice(False, "Poses without their position and heading, whose speeds become channels.")
     step: float | None = None
     """The time between frames that new recordings must have: that of the fit."""
@@ -76,13 +78,8 @@ class Reading:
         if unknown:
             raise InputError(f"Files can not be read by '{unknown[0]}'{nearest(unknown[0], Choices.__annotations__)}")
         changed = {name: _plain(value) for name, value in given.items()}
-        remembered = (getattr(self, role) for role in ("sequence_column", "label_column") if changed.get(role) is None)
-        return dataclasses.replace(
-            self,
-            **changed,
-            step=None if changed.get("rate") else self.step,
-            may_lack=tuple(name for name in remembered if name is not None),
-        )
+        remembered = (getattr(self, role) for role in ("sequence_column", "label_column") if role not in changed)
+        return dataclasses.replace(self, **changed, may_lack=tuple(name for name in remembered if name is not None))
 
     @staticmethod
     def from_dict(stored: dict[str, Any]) -> "Reading":

@@ -11,7 +11,7 @@ LEAST_SHARE = 0.25  # of a grid cell that has to be covered
 ROUNDING = 1e-3  # of a grid cell: dates in seconds are not exact
 
 
-def regular_grid(times: Float[np.ndarray, " T"], rate: float, where: str) -> Float[np.ndarray, " G"]:
+def regular_grid(times: Float[np.ndarray, " T"], rate: float | int, where: str) -> Float[np.ndarray, " G"]:
     """Times from the first to the last, 1 / rate apart."""
     count = np.floor((times[-1] - times[0]) * rate + ROUNDING) + 1
     if count > MOST_FRAMES * len(times):
@@ -43,7 +43,7 @@ def resample(
     return result
 
 
-def closeness(step: float, rate: float) -> float:
+def closeness(step: float, rate: float | int) -> float:
     """How far apart neighbours may be to be joined."""
     return CLOSE * max(step, 1 / rate / 2)
 

@@ -105,7 +105,7 @@ def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
     return Regular(filled, series.rows[before], places.astype(float), count - len(series))
 
 
-def _resampled(series: Series, rate: float, where: str) -> Regular:
+def _resampled(series: Series, rate: float | int, where: str) -> Regular:
     assert series.rows is not None and series.times is not None
     times = series.times
     step = step_of(times) or 1 / rate

@@ -183,12 +183,13 @@ def _in_order(series: Series, columns: tuple[str, ...]) -> Series:
 
 
 def _check_rates(recordings: Sequence[Series], reading: Reading) -> None:
-    steps = {one.name: step for one in recordings if (step := step_of(one.times)) is not None}
-    for name, step in steps.items():
+    steps = [(one.name, step) for one in recordings if (step := step_of(one.times)) is not None]
+    for name, step in steps:
+        where = f'Recording "{name}"'
         if reading.step is not None:
-            check_same_rate(step, reading.step, "but the model was fitted to frames every", f'Recording "{name}"')
-        first = next(iter(steps))
-        check_same_rate(step, steps[first], f'but "{first}" has them every', f'Recording "{name}"')
+            whose = "but the model was fitted to frames every"
+            check_same_rate(step, reading.step, whose, where, every=reading.every)
+        check_same_rate(step, steps[0][1], f'but "{steps[0][0]}" has one every', where, every=reading.every)
 
 
 def _with_unique_names(recordings: list[Series]) -> list[Series]:

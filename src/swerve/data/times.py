@@ -75,10 +75,13 @@ def check_one_rate(times: Float[np.ndarray, " T"], rows: Int[np.ndarray, " T"], 
         )
 
 
-def check_same_rate(step: float, expected: float, whose: str, where: str) -> None:
-    """Refuses a recording with another time between frames than another, or than those a model was fitted to."""
+def check_same_rate(step: float, expected: float, whose: str, where: str, *, every: int = 1) -> None:
+    """Refuses a recording with another time between frames than another, or than those a model was fitted to.
+
+    Both are the times between frames that are kept, each so-many-th.
+    """
     if abs(np.log(step / expected)) > np.log(SAME_RATE_BETWEEN):
-        raise two_rates(f"{where} has frames {_number(step)} apart, {whose} {_number(expected)}", expected)
+        raise two_rates(f"{where} has frames {_number(step)} apart, {whose} {_number(expected)}", expected / every)
 
 
 def two_rates(what: str, step: float) -> InputError:
@@ -102,4 +105,4 @@ def places_in_grid(times: Float[np.ndarray, " T"], rows: Int[np.ndarray, " T"], 
 
 
 def _number(value: float) -> str:
-    return f"{value:.10g}"
+    return f"{value:.8g}"
