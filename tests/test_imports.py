@@ -31,6 +31,8 @@ ALLOWED = {
     "schedule": {"types", "system"},
     "data": {"types", "errors"},
     "evaluation": {"types"},
+    "alignment": {"evaluation"},  # labels in, numbers out
+    "names": {"errors"},
     "report": {"types"},
     "training": {"types", "errors", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
@@ -53,6 +55,7 @@ TOP = {
         "demo",
         "reproduce",
     ),
+    *("budget", "claim"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -11,6 +11,7 @@ from tiny import SETTINGS
 
 from swerve import api, preparation, run
 from swerve.build import build_collapsed
+from swerve.claim import RUN_FILE
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
@@ -311,7 +312,7 @@ def test_resuming_nothing_is_refused(recordings, tmp_path):
 def test_what_is_kept_of_a_run(kept):
     saved, folder = kept
     names = {one.name for one in folder.iterdir()}
-    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, run.RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
+    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
     history = json.loads((folder / run.HISTORY_FILE).read_text())
     assert history["step"] == [10, 20]
     assert history["chosen"] == saved.chosen

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +12,13 @@ import typer
 
 from swerve import api, boards, demo, display, reporting, reproduce
 from swerve import run as runs
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.names import parse_names
 from swerve.recipes import RECIPES
 from swerve.settings import read_toml
 from swerve.training.checkpoint import write_atomically, write_json
@@ -71,6 +75,14 @@ def fit(
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    align_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an older run on the same columns: regimes keep its numbers and names."),
+    ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="90s, 10m or 2h: measures how long a fit takes, then fits what there is time for."),
+    ] = None,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,
     control_column: ControlColumn = None,
@@ -80,26 +92,29 @@ def fit(
     Example: `swerve fit walk1.csv walk2.csv --regimes 3 --out runs/walks`. Empty cells and NaN are missing values.
     Ctrl-C saves; `--resume` goes on to the same result.
     """
+    began = time.monotonic()
+    seconds = None if time_budget is None else parse_duration(time_budget)
     series = _read(data, sequence_column, label_column, control_column)
     base = read_toml(config_file, Config()) if config_file else Config()
     config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    fit_series = partial(
+        runs.fit,
+        series,
+        config,
+        out=out,
+        resume=resume,
+        align_to=align_to,
+        time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
+        on_plan=display.note,
+    )
+    curve = reporting.FrameF1Curve(series)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
-            fitted = runs.fit(series, config, out=out, resume=resume)
+            fitted = fit_series()
     else:
-        curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = runs.fit(
-                series,
-                config,
-                out=out,
-                resume=resume,
-                on_report=show,
-                on_look=curve.look,
-                on_note=show,
-                should_stop=should_stop,
-            )
-    _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
+            fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
+    _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -136,6 +151,19 @@ def segment(
     write_json(out / "change_points.json", {one.name: one.change_points.tolist() for one in found})
     switches = sum(len(one.change_points) for one in found)
     display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+
+
+@app.command()
+def name(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
+    ] = None,
+) -> None:
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
+    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    for regime, called in enumerate(fitted.names):
+        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
 
 @app.command()

@@ -33,6 +33,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:  # a full disk does not say which file
+        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
