@@ -34,7 +34,7 @@ class Alignment:
     @property
     def agreement(self) -> str:
         """How well they agree."""
-        return f"ARI {self.ari:.2f}, {100 * self.same:.0f} % of the frames under the same number"
+        return f"ARI {self.ari:.2f}, {100 * self.same:.0f} % of the frames keep their number"
 
     @property
     def doubts(self) -> list[str]:
@@ -72,7 +72,7 @@ def align(found: Sequence[Labels], old: Sequence[Labels], *, regimes: int, old_r
     )
 
 
-def renumbered(labels: Int[np.ndarray, " T"], order: Order) -> Int[np.ndarray, " T"]:
+def renumbered(labels: Int[np.ndarray, "*shape"], order: Order) -> Int[np.ndarray, "*shape"]:
     """The model's own labels under their numbers."""
     numbers = np.full(1 + max(own for own in order if own is not None), -1)
     for number, own in enumerate(order):
@@ -81,7 +81,7 @@ def renumbered(labels: Int[np.ndarray, " T"], order: Order) -> Int[np.ndarray, "
     return numbers[labels]
 
 
-def rearranged(probabilities: Float[np.ndarray, "T own"], order: Order) -> Float[np.ndarray, "T K"]:
+def rearranged(probabilities: Float[np.ndarray, "*shape own"], order: Order) -> Float[np.ndarray, "*shape K"]:
     """A column for every number; zeros where the model has no regime."""
-    nothing = np.zeros(len(probabilities))
-    return np.stack([nothing if own is None else probabilities[:, own] for own in order], axis=1)
+    nothing = np.zeros(probabilities.shape[:-1])
+    return np.stack([nothing if own is None else probabilities[..., own] for own in order], axis=-1)

@@ -98,18 +98,23 @@ def plan(prepared: Prepared, config: Config, seconds: float, *, clock: Clock = t
     if seconds < TOO_SHORT:
         words = f"{in_words(seconds)} are too short to train a {config.kind}: AR-HMMs instead"
         return _only_arhmms(config, seconds, words)
+    trained = with_kind(config, "snlds") if config.kind == "auto" else config
     windows = prepared.validation.x.shape[0]
-    rates = measure(prepared, config, clock=clock)
-    left = seconds - (clock() - began)
-    chosen = choose(config, rates, MARGIN * left, windows)
-    as_asked = f"as asked for, {amount(config)} take about {in_words(seconds_of(config, rates, windows))} here"
+    rates = measure(prepared, trained, clock=clock)
+    beside = rates.seeds if config.kind == "auto" else 0.0  # AR-HMMs are fitted in any case
+    left = MARGIN * (seconds - (clock() - began)) - beside
+    chosen = choose(trained, rates, left, windows)
+
+    def takes(settings: Config) -> str:
+        return f"{amount(settings)} take about {in_words(beside + seconds_of(settings, rates, windows))}"
+
     if chosen is None:
-        least = in_words(seconds_of(_reduced(config, 1, FEWEST_STEPS, left, rates), rates, windows) / MARGIN)
-        words = f"{as_asked}, and even a single short restart about {least}: AR-HMMs instead"
+        least = takes(_reduced(trained, 1, min(FEWEST_STEPS, config.training.steps), left, rates))
+        words = f"as asked for, {takes(trained)} here, and even {least}: too long, so AR-HMMs instead"
         return _only_arhmms(config, seconds, words)
-    takes = f"about {in_words(seconds_of(chosen, rates, windows))}"
-    words = f"{as_asked}; {amount(chosen)} fit into the time, {takes}"
-    return Planned(chosen, words, closing=CLOSING * seconds + rates.look)
+    words = f"as asked for, {takes(trained)} here; {'this fits' if chosen == trained else f'to fit, {takes(chosen)}'}"
+    whole = dataclasses.replace(config, training=chosen.training)
+    return Planned(whole, words, closing=CLOSING * seconds + rates.look)
 
 
 def measure(prepared: Prepared, config: Config, *, clock: Clock = time.monotonic) -> Rates:
@@ -190,7 +195,7 @@ def amount(config: Config) -> str:
 
 
 def _only_arhmms(config: Config, seconds: float, words: str) -> Planned:
-    if config.kind not in ("snlds", "slds", "arhmm"):
+    if config.kind not in ("auto", "snlds", "slds", "arhmm"):
         raise InputError(f"--time-budget {in_words(seconds)} is too short for --model {config.kind}: {words}.")
     return Planned(with_kind(config, "arhmm"), words, closing=CLOSING * seconds)
 
