@@ -16,6 +16,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         _force_to_disk(temporary)
         temporary.replace(path)
+    except OSError as error:  # a full disk does not say which file
+        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
     _force_to_disk(path.parent)
