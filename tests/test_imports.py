@@ -32,6 +32,8 @@ ALLOWED = {
     "schedule": {"types", "system"},
     "data": {"types", "errors", "atomic"},
     "evaluation": {"types"},
+    "alignment": {"evaluation"},  # labels in, numbers out
+    "names": {"errors"},
     "report": {"types"},
     "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
@@ -56,6 +58,7 @@ TOP = {
         "options",
         "reproduce",
     ),
+    *("budget", "claim"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +12,14 @@ import typer
 
 from swerve import api, boards, demo, display, export, reporting, reproduce
 from swerve import run as runs
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import select_columns
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.names import parse_names
 from swerve.options import takes_reading
 from swerve.recipes import RECIPES
 from swerve.settings import read_toml
@@ -73,6 +77,14 @@ def fit(
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    align_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an older run on the same columns: regimes keep its numbers and names."),
+    ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="90s, 10m or 2h: measures how long a fit takes, then fits what there is time for."),
+    ] = None,
     *,
     given: Choices,
 ) -> None:
@@ -82,28 +94,31 @@ def fit(
     How recordings are read is remembered: `swerve segment` reads new ones alike. Ctrl-C saves; `--resume` goes on to
     the same result.
     """
+    began = time.monotonic()
+    seconds = None if time_budget is None else parse_duration(time_budget)
     reading = Reading().but(**given)
     series = _read(data, reading)
     base = read_toml(config_file, Config()) if config_file else Config()
     config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    fit_series = partial(
+        runs.fit,
+        series,
+        config,
+        out=out,
+        resume=resume,
+        reading=reading,
+        align_to=align_to,
+        time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
+        on_plan=display.note,
+    )
+    curve = reporting.FrameF1Curve(series)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
-            fitted = runs.fit(series, config, out=out, resume=resume, reading=reading)
+            fitted = fit_series()
     else:
-        curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = runs.fit(
-                series,
-                config,
-                out=out,
-                resume=resume,
-                reading=reading,
-                on_report=show,
-                on_look=curve.look,
-                on_note=show,
-                should_stop=should_stop,
-            )
-    _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
+            fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
+    _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -151,10 +166,28 @@ def segment(
     export.check_file_names(series)
     found = fitted.segment(series, samples=samples, viterbi=viterbi)
     labelled = export.write(
-        out, series, found, formats=formats or export.DEFAULT_FORMATS, frames_per_second=frames_per_second
+        out,
+        series,
+        found,
+        formats=formats or export.DEFAULT_FORMATS,
+        names=fitted.names if any(fitted.given_names) else (),
+        frames_per_second=frames_per_second,
     )
     switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
     display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+
+
+@app.command()
+def name(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
+    ] = None,
+) -> None:
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
+    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    for regime, called in enumerate(fitted.names):
+        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
 
 @app.command()

@@ -101,6 +101,8 @@ class Segmentation:
     labels: Int[np.ndarray, " T"]
     probabilities: Float[np.ndarray, "T K"]
     name: str = ""
+    names: tuple[str, ...] = ()
+    """What the regimes are called, where a run says so: `names[labels[t]]`."""
 
     @property
     def change_points(self) -> Int[np.ndarray, " C"]:
