@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_published_positions_of_salsa_dancers(shared_data):
             ("Shoulder", "Arm", "ForeArm", "Hand"),
             ("FingerBase", "HandIndex1", "HandIndex1End"),
         )
-        ends |= {side + one: side + after for chain in chains for one, after in zip(chain, chain[1:], strict=False)}
+        ends |= {side + one: side + after for chain in chains for one, after in pairwise(chain)}
         ends |= {f"{side}Hand": f"{side}Hand", f"{side[0]}Thumb": f"{side[0]}ThumbEnd"}
     ends |= {"Head": "HeadEnd"}
     for name in ("60_01", "61_10"):
@@ -171,7 +172,7 @@ orders = st.permutations(["X", "Y", "Z"])
 
 @st.composite
 def captures(draw):
-    """(parents, offsets, channels, which leaves have End Sites, motion) of a random hierarchy, children after parents."""
+    """(parents, offsets, channels, which leaves have End Sites, motion), children after their parents."""
     count = draw(st.integers(1, 6))
     parents = [-1] + [draw(st.integers(0, joint - 1)) for joint in range(1, count)]
     offsets = [draw(st.tuples(numbers, numbers, numbers)) for _ in parents]

@@ -28,11 +28,9 @@ def read(path: Path, reading: Reading) -> list[Series] | None:
     found = _read(path, reading)
     if found is None:
         return None
-    role = (
-        reading.sequence_column or reading.label_column or reading.time_column or "".join(reading.control_columns[:1])
-    )
-    if role and role not in reading.may_lack:
-        raise InputError(f'{path} has no column "{role}": its columns are the coordinates of points.')
+    for role in (reading.sequence_column, reading.label_column, reading.time_column, *reading.control_columns):
+        if role is not None:
+            raise InputError(f'{path} has no column "{role}": its columns are the coordinates of points.')
     return found
 
 

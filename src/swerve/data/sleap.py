@@ -64,9 +64,7 @@ def read_sleap_analysis(path: Path) -> list[Track] | None:
         nodes = _strings(file["node_names"])
         names = _strings(file["track_names"]) if "track_names" in file else ()
         scores = np.asarray(file["point_scores"], dtype=float) if "point_scores" in file else None
-        edges = (
-            np.asarray(file["edge_inds"], dtype=int).reshape(-1, 2) if "edge_inds" in file else np.zeros((0, 2), int)
-        )
+        edges = np.asarray(file.get("edge_inds", []), dtype=int).reshape(-1, 2)
     if tracks.ndim != 4 or tracks.shape[1:3] != (2, len(nodes)) or not tracks.size:
         raise InputError(
             f'{path}: "tracks" has the shape {tracks.shape}, not (tracks, 2, {len(nodes)} nodes, frames):'
