@@ -47,8 +47,10 @@ def test_refusals(tmp_path):
     picture(tmp_path / "a" / "2.png", 0, size=(5, 3))
     with pytest.raises(InputError, match=r"2.png is 5 x 3 pixels but 1.png is 4 x 3"):
         read_frames(tmp_path / "a")
-    whole = (tmp_path / "a" / "1.png").read_bytes()
-    for broken in (b"", b"text", whole[:20], whole[:50]):
+    noise = np.random.default_rng(0).integers(0, 255, (20, 20), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    whole = (tmp_path / "noise.png").read_bytes()
+    for broken in (b"", b"text", whole[:20], whole[: len(whole) // 2]):
         (tmp_path / "a" / "1.png").write_bytes(broken)
-        with pytest.raises(InputError, match="not a picture that can be read"):
+        with pytest.raises(InputError, match=r"1.png is not a picture that can be read"):
             read_frames(tmp_path / "a")

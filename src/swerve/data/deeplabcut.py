@@ -1,6 +1,6 @@
 """Reads the tables of DeepLabCut: a header of rows (scorer, individuals, bodyparts, coords), then a row per frame."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,30 +21,30 @@ def is_deeplabcut(first_row: Sequence[str]) -> bool:
 def read_deeplabcut(path: Path) -> list[Track]:
     """One track per individual; points that belong to no animal are left out where there are animals."""
     rows = read_rows(path)
-    height = next((i for i, row in enumerate(rows) if row.cells[0].strip() not in HEADER), len(rows))
-    header = _header(path, rows[:height])
-    body = rows[height:]
-    if not body:
-        raise InputError(f"{path} has a header but no rows.")
+    header = _header(path, rows)
     width = len(header["scorer"])
-    frames = frame_numbers(path, [row.cells[0] for row in body], [row.line for row in body])
-    values = to_values(path, body, range(1, width + 1), width + 1)
-    animals = header.get("individuals", [""] * width)
-    names = list(dict.fromkeys(animals))
+    values, heads = to_values(path, rows, range(1, width + 1), width + 1, texts=[0])
+    frames = frame_numbers(path, [cells[0] for _, cells in heads], [line for line, _ in heads])
+    names = list(dict.fromkeys(header["individuals"]))
     return [_track(path, name, header, values, frames) for name in [n for n in names if n != NO_ANIMAL] or names]
 
 
-def _header(path: Path, rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The rows by name, without the cell that names them."""
-    header = {row.cells[0].strip(): [cell.strip() for cell in row.cells[1:]] for row in rows}
+def _header(path: Path, rows: Iterator[Row]) -> dict[str, list[str]]:
+    """The rows down to that of the coordinates, by name and without the cell that names them."""
+    header: dict[str, list[str]] = {}
+    for row in rows:
+        name, *cells = (cell.strip() for cell in row.cells)
+        if name not in HEADER or name in header:
+            raise InputError(f'{path}, line {row.line}: the header has the rows {", ".join(HEADER)}, not "{name}".')
+        header[name] = cells
+        if len(cells) != len(header["scorer"]) or not cells:
+            raise InputError(f"{path}, line {row.line}: {len(cells)} cells where line 1 has {len(header['scorer'])}.")
+        if name == HEADER[-1]:
+            break
     for name in ("bodyparts", "coords"):
         if name not in header:
             raise InputError(f'{path}: a DeepLabCut table has a row "{name}" below "scorer".')
-    width = len(header["scorer"])
-    for name, cells in header.items():
-        if len(cells) != width or not width:
-            raise InputError(f'{path}: row "{name}" of the header has {len(cells)} cells where "scorer" has {width}.')
-    return header
+    return {"individuals": [""] * len(header["scorer"])} | header
 
 
 def _track(
@@ -54,13 +54,13 @@ def _track(
     values: Float[np.ndarray, "N C"],
     frames: Int[np.ndarray, " N"],
 ) -> Track:
-    animals = header.get("individuals", [animal] * values.shape[1])
     place: dict[tuple[str, str], int] = {}
     for i, what in enumerate(zip(header["bodyparts"], [name.lower() for name in header["coords"]], strict=True)):
-        if animals[i] == animal and what in place:
+        if header["individuals"][i] != animal:
+            continue
+        if what in place:
             raise InputError(f'{path}: bodypart "{what[0]}" has two columns "{what[1]}".')
-        if animals[i] == animal:
-            place[what] = i
+        place[what] = i
     joints = tuple(dict.fromkeys(joint for joint, _ in place))
     axes = ("x", "y", "z") if (joints[0], "z") in place else ("x", "y")
     for joint in joints:

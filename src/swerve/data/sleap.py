@@ -29,22 +29,23 @@ def _node_columns(nodes: Sequence[str]) -> list[str]:
 
 def read_sleap_table(path: Path) -> list[Track]:
     """A row is an instance in a frame; frames without one are missing."""
-    header, *rows = read_rows(path)
-    columns = [cell.strip() for cell in header.cells]
+    rows = read_rows(path)
+    columns = [cell.strip() for cell in next(rows).cells]
     nodes = _nodes(columns)
-    if not rows:
-        raise InputError(f"{path} has a header but no rows.")
     if len(set(columns)) < len(columns):
-        raise InputError(f"{path}, line {header.line}: two columns have the same name.")
-    values = to_values(path, rows, [columns.index(name) for name in _node_columns(nodes)], len(columns))
-    track, frame = columns.index("track"), columns.index("frame_idx")
-    names = [row.cells[track].strip() for row in rows]
+        raise InputError(f"{path}, line 1: two columns have the same name.")
+    places = [columns.index(name) for name in _node_columns(nodes)]
+    texts = [columns.index(name) for name in ("track", "frame_idx")]
+    values, heads = to_values(path, rows, places, len(columns), texts=texts)
+    instances: dict[str, list[int]] = {}
+    for i, (_, (name, _)) in enumerate(heads):
+        instances.setdefault(name, []).append(i)
     tracks = []
-    for name in dict.fromkeys(names):
-        mine = [i for i, one in enumerate(names) if one == name]
-        if not name and len({rows[i].cells[frame] for i in mine}) < len(mine):
+    for name, mine in instances.items():
+        numbers = [heads[i][1][1] for i in mine]
+        if not name and len(set(numbers)) < len(numbers):
             raise InputError(f"{path}: several instances of a frame have no track; run SLEAP's tracking first.")
-        frames = frame_numbers(path, [rows[i].cells[frame] for i in mine], [rows[i].line for i in mine])
+        frames = frame_numbers(path, numbers, [heads[i][0] for i in mine])
         found = values[mine].reshape(len(mine), len(nodes), 3)
         tracks.append(Track(name or "untracked", nodes, ("x", "y"), frames, found[..., :2], found[..., 2]))
     return tracks

@@ -1,7 +1,8 @@
 """What animal trackers find: the points of one individual, frame by frame, and how far each can be trusted."""
 
 import csv
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -73,12 +74,14 @@ def _series(path: Path, track: Track, least_likelihood: float, *, alone: bool) -
     )
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a table of commas."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
-            return [Row(reader.line_num, cells) for cells in reader if cells]
+            for cells in reader:
+                if cells:
+                    yield Row(reader.line_num, cells)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file in UTF-8.") from None
     except csv.Error as error:
@@ -87,14 +90,19 @@ def read_rows(path: Path) -> list[Row]:
         raise InputError(f"{path} can not be opened: {error.strerror}.") from None
 
 
-def to_values(path: Path, rows: Sequence[Row], columns: Sequence[int], width: int) -> Float[np.ndarray, "N C"]:
-    """These cells of every row as numbers; empty ones are NaN."""
-    values = np.empty((len(rows), len(columns)))
-    for numbers, row in zip(values, rows, strict=True):
+def to_values(
+    path: Path, rows: Iterable[Row], columns: Sequence[int], width: int, *, texts: Sequence[int]
+) -> tuple[Float[np.ndarray, "N C"], list[tuple[int, list[str]]]]:
+    """These columns as numbers, empty cells NaN; and of every row the line and the cells of the columns of text."""
+    values, heads = array("d"), []
+    for row in rows:
         if len(row.cells) != width:
             raise InputError(f"{path}, line {row.line}: {len(row.cells)} columns where the header has {width}.")
-        numbers[:] = [_number(path, row, column) for column in columns]
-    return values
+        heads.append((row.line, [row.cells[column].strip() for column in texts]))
+        values.extend([_number(path, row, column) for column in columns])
+    if not heads:
+        raise InputError(f"{path} has a header but no rows.")
+    return np.array(values).reshape(len(heads), len(columns)), heads
 
 
 def _number(path: Path, row: Row, column: int) -> float:
@@ -114,8 +122,8 @@ def frame_numbers(path: Path, cells: Sequence[str], lines: Sequence[int]) -> Int
     """The numbers of the frames, each once and in order."""
     frames: list[int] = []
     for cell, line in zip(cells, lines, strict=True):
-        if not cell.strip().isdecimal() or len(cell.strip()) > 12 or int(cell) >= MOST_FRAMES:
-            raise InputError(f'{path}, line {line}: "{cell.strip()}" is not the number of a frame.')
+        if not cell.isdecimal() or len(cell) > 12 or int(cell) >= MOST_FRAMES:
+            raise InputError(f'{path}, line {line}: "{cell}" is not the number of a frame.')
         if frames and int(cell) <= frames[-1]:
             raise InputError(f"{path}, line {line}: frame {int(cell)} stands after frame {frames[-1]}.")
         frames.append(int(cell))
