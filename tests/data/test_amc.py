@@ -144,6 +144,33 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path, what):
     assert re.search(what, str(caught.value)) and str(tmp_path) in str(caught.value)
 
 
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.booleans(),
+    st.lists(
+        st.tuples(st.integers(0, len(ASF)), st.integers(0, 20), st.text("\n #:0189.-erotupxyzdnbginalfh", max_size=8)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_a_mutated_file_is_read_or_refused(tmp_path, of_the_skeleton, changes):
+    text = ASF if of_the_skeleton else AMC
+    for at, gone, new in changes:
+        at %= len(text)
+        text = text[:at] + new + text[at + gone :]
+    try:
+        pose = read_amc(files(tmp_path, text, AMC) if of_the_skeleton else files(tmp_path, ASF, text))
+    except InputError:
+        return
+    assert np.isfinite(pose.x).all() and pose.x.shape[1] == len(pose.columns)
+
+
 angles = st.floats(-180, 180).map(lambda value: round(value, 2))
 lengths = st.floats(0.5, 5).map(lambda value: round(value, 2))
 

@@ -3,6 +3,8 @@
 import h5py
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from swerve.data import pose
 from swerve.data.reading import Reading
@@ -147,3 +149,44 @@ def test_refusals_of_hdf5(tmp_path):
     path = tmp_path / "text.h5"
     path.write_text("no")
     assert "not an HDF5 file" in refusal(path)
+
+
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.sampled_from([ONE, TWO, SLEAP]),
+    st.lists(
+        st.tuples(st.integers(0, 250), st.integers(0, 20), st.text(',\n"0.19xy-enaifscorl', max_size=8)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_a_mutated_table_is_read_or_refused(tmp_path, text, changes):
+    for at, gone, new in changes:
+        text = text[:at] + new + text[at + gone :]
+    try:
+        found = read(table(tmp_path, text))
+    except InputError:
+        return
+    for one in found or []:
+        assert one.x.shape[1] == len(one.columns) and not np.isinf(one.x).any()
+
+
+def test_a_damaged_hdf5_file_is_read_or_refused(tmp_path):
+    whole = analysis(tmp_path).read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 8):
+            damaged[place] = rng.integers(256)
+        path = tmp_path / "damaged.h5"
+        path.write_bytes(damaged[: rng.integers(len(whole) // 2, len(whole))] if rng.random() < 0.3 else damaged)
+        try:
+            read(path)
+        except InputError as error:
+            assert str(path) in str(error)

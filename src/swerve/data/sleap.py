@@ -95,7 +95,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except InputError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError):
+    except Exception:  # damaged files fail in many ways
         raise InputError(f"{path} is not an HDF5 file that can be read.") from None
 
 
