@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
 from swerve.build import build_system, with_images
 from swerve.config import Config
+from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
+from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, fit_system
@@ -66,6 +68,8 @@ class Run:
     dropped: tuple[str, ...] = ()
     image: tuple[int, int] | None = None
     """Height and width of the video it was fitted to."""
+    reading: Reading = field(default_factory=Reading)
+    """How the recordings were read, so that new ones are read alike."""
 
     @property
     def regimes(self) -> int:
@@ -117,6 +121,7 @@ class Run:
             "dropped": list(self.dropped),
             "controls": self.controls,
             "image": self.image,
+            "reading": asdict(self.reading),
             "mean": self.standardizer.mean.tolist(),
             "scale": self.standardizer.scale.tolist(),
             "control_mean": self.standardizer.control_mean.tolist(),
@@ -188,6 +193,7 @@ def fit(
     *,
     out: Path | None = None,
     resume: bool = False,
+    reading: Reading | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     on_look: Callable[["Run"], None] = lambda run: None,
     on_note: Callable[[str], None] = lambda note: None,
@@ -196,7 +202,7 @@ def fit(
     """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
 
     After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first
-    and after the last, `on_note` hears what is going on.
+    and after the last, `on_note` hears what is going on. `reading` is how the recordings were read: it is kept.
     """
     prepared = prepare(series, config)
     if out is not None:
@@ -223,6 +229,7 @@ def fit(
             chosen=trained.chosen,
             finished=trained.finished,
         )
+    run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series))
     if out is not None:
         run.save(out)
     return run
@@ -267,6 +274,7 @@ def load(folder: str | Path) -> Run:
         dropped=tuple(about["dropped"]),
         controls=about["controls"],
         image=_image_of(about),
+        reading=Reading.from_dict(about.get("reading") or {}),
         standardizer=Standardizer(
             *(np.array(about[name], float) for name in ("mean", "scale", "control_mean", "control_scale"))
         ),
