@@ -18,6 +18,7 @@ from swerve.errors import InputError
 from swerve.types import Series
 
 FRAMES_AT_ONCE = 2000  # rotations take more memory than the positions they lead to
+LONGEST_STEP = 1e6  # seconds between frames
 CHANNELS = {f"{axis}{kind}" for axis in AXES for kind in ("position", "rotation")}
 
 
@@ -238,8 +239,8 @@ def _motion_header(path: Path, lines: Sequence[str], start: int) -> tuple[int, f
             frames = int(number)
         elif colon and key.split() == ["Frame", "Time"]:
             (frame_time,) = to_numbers([value.strip()], where)
-            if frame_time <= 0:
-                raise InputError(f"{where}: the frame time must be above 0, not {value.strip()}.")
+            if not 0 < frame_time < LONGEST_STEP:
+                raise InputError(f"{where}: the frame time, in seconds, must be above 0, not {value.strip()}.")
         elif lines[i].strip():
             raise InputError(f'{where}: "Frames:" and "Frame Time:" must follow MOTION.')
         if frames is not None and frame_time is not None:

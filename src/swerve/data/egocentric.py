@@ -111,7 +111,7 @@ def _aligned(series: Series, points: Float[np.ndarray, "T J A"], ground: Ground)
 
 def motion_of(points: Float[np.ndarray, "T J A"], skeleton: Skeleton, ground: Ground) -> Motion:
     """Where the body is: its root, or the middle of all its points where none is the root of the others."""
-    seen = ~np.isnan(points).any(axis=2)
+    seen = np.all(~np.isnan(points), axis=2)
     whole = _bridged(points, seen) if seen.any() else np.zeros(points.shape)
     root = _root(skeleton)
     middle = whole[:, root] if root is not None and seen[:, root].any() else np.nanmean(whole, axis=1)

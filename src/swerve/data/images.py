@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swerve.data.columns import pixel_names
+from swerve.data.extras import package
 from swerve.errors import InputError
 from swerve.types import Series
 
@@ -55,14 +56,11 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _grey(file: Path) -> Float[np.ndarray, "height width"]:
+    image = package("PIL.Image", "Pictures")
     try:
-        from PIL import Image
-    except ImportError:
-        raise InputError(f"{file}: pictures need the package pillow: pip install 'swerve[files]'.") from None
-    try:
-        with Image.open(file) as picture:
+        with image.open(file) as picture:
             if picture.mode.startswith("I"):  # 16 bits, which a conversion would cut off
                 return np.asarray(picture, np.float32) / 65535
             return np.asarray(picture.convert("L"), np.float32) / 255
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError):
+    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError):
         raise InputError(f"{file} is not a picture that can be read.") from None

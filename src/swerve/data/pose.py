@@ -11,7 +11,7 @@ from swerve.data.reading import Reading
 from swerve.data.sleap import is_sleap, read_sleap_analysis, read_sleap_table
 from swerve.data.tracking import Track, to_recordings
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Series, Skeleton
 
 SKELETONS = (".bvh", ".bvh.gz", ".amc")
 TABLES = (".csv",)
@@ -29,9 +29,19 @@ def read(path: Path, reading: Reading) -> list[Series] | None:
     if found is None:
         return None
     for role in (reading.sequence_column, reading.label_column, reading.time_column, *reading.control_columns):
-        if role is not None:
+        if role is not None and role not in reading.may_lack:
             raise InputError(f'{path} has no column "{role}": its columns are the coordinates of points.')
     return found
+
+
+def check_same_joints(where: str, skeleton: Skeleton | None, first: str, expected: Skeleton | None) -> None:
+    """Refuses poses of different bodies together."""
+    if skeleton is None or expected is None or set(skeleton.joints) == set(expected.joints):
+        return
+    more = [joint for joint in skeleton.joints if joint not in expected.joints]
+    lost = [joint for joint in expected.joints if joint not in skeleton.joints]
+    what = f'has a joint "{more[0]}", which {first} has not' if more else f'has no joint "{lost[0]}", unlike {first}'
+    raise InputError(f"{where} {what}: recordings of one model have the same joints.")
 
 
 def _read(path: Path, reading: Reading) -> list[Series] | None:
@@ -41,8 +51,8 @@ def _read(path: Path, reading: Reading) -> list[Series] | None:
         return [read_bvh(path)]
     if path.suffix.lower() == ".amc":
         return [read_amc(path)]
-    tracks = _tracks(path)
-    return None if tracks is None else to_recordings(path, tracks, reading.least_likelihood)
+    tracks = _tracks(path) if reading.key is None else None
+    return None if tracks is None else to_recordings(path, tracks, float(reading.least_likelihood))
 
 
 def _tracks(path: Path) -> list[Track] | None:

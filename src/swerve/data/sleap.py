@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from swerve.data.extras import package
 from swerve.data.tracking import Track, frame_numbers, read_rows, to_values
 from swerve.errors import InputError
 
@@ -86,10 +87,7 @@ def read_sleap_analysis(path: Path) -> list[Track] | None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    try:
-        import h5py
-    except ImportError:
-        raise InputError(f"{path}: HDF5 files need the package h5py: pip install 'swerve[files]'.") from None
+    h5py = package("h5py", "HDF5 files")
     try:
         with h5py.File(path, "r") as file:
             yield file
