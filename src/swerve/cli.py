@@ -38,8 +38,8 @@ app = typer.Typer(
 Data = Annotated[
     list[Path],
     typer.Argument(
-        help="CSV, TSV, Parquet, HDF5, NPZ or NPY files, or folders of them. A row is a frame, a column is a channel;"
-        " one recording per file unless there is a --sequence-column."
+        help="CSV, TSV, Parquet, HDF5, NPZ, NPY, BVH or AMC files, or folders of them or of pictures. A row is a frame,"
+        " a column is a channel; one recording per file unless there is a --sequence-column."
     ),
 ]
 
