@@ -95,6 +95,15 @@ def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
     return Frames(x, observed, valid, u)  # pyright: ignore[reportArgumentType]
 
 
+def frames_between(series: Series, standardizer: Standardizer, start: int, stop: int) -> Frames:
+    """Frames start to stop - 1 of one recording, standardised; padding before its first frame and after its last."""
+    inside = cut(series, max(start, 0), min(stop, len(series)))
+    in_front = max(0, -start)
+    frames = to_frames(standardizer.apply_to([inside]), length=stop - start - in_front)
+    pads = [(in_front, 0)]
+    return Frames(*(np.pad(leaf[0], pads + [(0, 0)] * (leaf.ndim - 2)) for leaf in frames))
+
+
 def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     """Consecutive windows of at most `length` frames that together hold every frame.
 

@@ -168,11 +168,16 @@ def _evaluate(system: AbstractSystem, frames: Frames) -> HeldOut:
 
 def for_every_sequence(function: Callable, frames: Frames):
     """vmap over sequences and fixed keys, but a part of the batch at a time where the frames are video."""
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
+    keys = jax.vmap(held_out_key)(jnp.arange(len(frames.x)))
     rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
     if rows >= len(frames.x):
         return jax.vmap(function)(frames, keys)
     return jax.lax.map(lambda one: function(*one), (frames, keys), batch_size=rows)
+
+
+def held_out_key(i: Int[Array, ""] | int) -> Key:
+    """The noise with which the i-th sequence is always judged."""
+    return jax.random.fold_in(jax.random.key(0), i)
 
 
 evaluate = jax.jit(_evaluate)

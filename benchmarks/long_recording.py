@@ -1,0 +1,126 @@
+"""Seconds and memory to segment long recordings of 30 channels with an SNLDS of default size.
+
+Every length runs in a process of its own. Cost per frame is a ratio to the shortest recording's, memory a ratio to the
+2 GB that a million frames may take. CPU time stands beside the clock's: it is the one to trust on a busy machine.
+Compilation is measured apart. python benchmarks/long_recording.py
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from swerve import api
+from swerve.build import build_system
+from swerve.data.windows import Standardizer
+from swerve.reproduce import surroundings
+from swerve.run import Run
+from swerve.types import Series
+
+CHANNELS, LENGTHS, QUICK = 30, (125_000, 250_000, 500_000, 1_000_000), (20_000, 40_000)
+ALLOWED_MIB = 2e9 / 2**20
+
+
+def recording(length):
+    """Thirty mixtures of slow walks, with a little noise and one value in a hundred missing."""
+    rng = np.random.default_rng(0)
+    x = np.empty((length, CHANNELS))
+    state, mixing = np.zeros(4), rng.standard_normal((4, CHANNELS))
+    for begin in range(0, length, 10_000):
+        rows = x[begin : begin + 10_000]
+        walk = np.cumsum(0.1 * rng.standard_normal((len(rows), 4)), axis=0) + state
+        state = 0.5 * walk[-1]
+        rows[:] = np.tanh(walk) @ mixing + 0.05 * rng.standard_normal(rows.shape)
+        rows[rng.random(rows.shape) < 0.01] = np.nan
+    return Series(x, name="long")
+
+
+def fresh_run(kind):
+    config = api.make_config(3, kind)
+    system = build_system(config, channels=CHANNELS, controls=0, stickiness=3.0, allowed=3, key=jax.random.key(0))
+    columns = tuple(f"x{i}" for i in range(CHANNELS))
+    return Run(config, system, columns, 0, Standardizer(np.zeros(CHANNELS), np.ones(CHANNELS)), held_out=0.0)
+
+
+def peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def measure(case):
+    run, series = fresh_run(case["kind"]), recording(case["length"])
+    before = peak_mib()
+    began = time.perf_counter()
+    run.segment([Series(series.x[:10_000], name="short")])
+    compiled = time.perf_counter() - began
+    began, spent = time.perf_counter(), time.process_time()
+    (found,) = run.segment([series])
+    assert len(found.labels) == case["length"]
+    return {
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - spent,
+        "compile_seconds": compiled,
+        "peak_mib": peak_mib(),
+        "peak_mib_before": before,
+        "surroundings": surroundings(),
+    }
+
+
+def measure_apart(**case):
+    words = [sys.executable, __file__, "--case", json.dumps(case)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def rows(lengths, kind):
+    base = None
+    for length in lengths:
+        found = measure_apart(length=length, kind=kind)
+        per_frame = found["cpu_seconds"] / length
+        base = base or per_frame
+        yield {
+            "kind": kind,
+            "frames": length,
+            "frames_per_cpu_second": 1 / per_frame,
+            "cost_per_frame_ratio": per_frame / base,
+            "memory_ratio": found["peak_mib"] / ALLOWED_MIB,
+            **found,
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short recordings")
+    parser.add_argument("--kind", default="snlds")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(measure(options.case)))
+        return
+    results = {"rows": []}
+    for row in rows(QUICK if options.quick else LENGTHS, options.kind):
+        results |= row.pop("surroundings")
+        print({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()}, flush=True)
+        results["rows"].append(row)
+        if options.json:  # row by row: a run that is cut off keeps what it has
+            options.json.write_text(json.dumps(results, indent=2) + "\n")
+    table = Table(title=f"Segmenting {CHANNELS} channels, {results['hardware']}")
+    for name in results["rows"][0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in results["rows"]:
+        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
