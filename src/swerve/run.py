@@ -108,7 +108,7 @@ class Run:
         viterbi: bool = False,
         on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Inferred]:
-        """Regimes and expected observations. Recordings of similar length are computed together, long ones by chunks."""
+        """Regimes and expected observations. Recordings of similar length are computed together, long ones in parts."""
         return self._infer(series, samples, viterbi, on_progress, expects=True)
 
     def _infer(self, series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> list[Inferred]:
@@ -196,7 +196,7 @@ class Run:
             most = min(MOST_FRAMES, MOST_VALUES // one.x.shape[1])
             raise InputError(
                 f'Recording "{one.name}" has {len(one)} frames, but the model "{self.config.kind}" needs a recording'
-                f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any length."
+                f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
             )
 
     def _fits(self, one: Series) -> bool:
