@@ -81,25 +81,28 @@ def measure_apart(**case):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def rows(lengths, kind):
-    base = None
-    for length in lengths:
-        found = measure_apart(length=length, kind=kind)
-        per_frame = found["cpu_seconds"] / length
-        base = base or per_frame
-        yield {
-            "kind": kind,
-            "frames": length,
-            "frames_per_cpu_second": 1 / per_frame,
-            "cost_per_frame_ratio": per_frame / base,
-            "memory_ratio": found["peak_mib"] / ALLOWED_MIB,
-            **found,
+def row(length, kind):
+    found = measure_apart(length=length, kind=kind)
+    return {"kind": kind, "frames": length, "frames_per_cpu_second": length / found["cpu_seconds"], **found}
+
+
+def with_ratios(rows):
+    """Cost per frame against the shortest recording's, and memory against what is allowed."""
+    rows = sorted(rows, key=lambda one: one["frames"])
+    return [
+        one
+        | {
+            "cost_per_frame_ratio": rows[0]["frames_per_cpu_second"] / one["frames_per_cpu_second"],
+            "memory_ratio": one["peak_mib"] / ALLOWED_MIB,
         }
+        for one in rows
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short recordings")
+    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS, help="frames; others in --json are kept")
     parser.add_argument("--kind", default="snlds")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
@@ -108,17 +111,21 @@ def main():
         print(json.dumps(measure(options.case)))
         return
     results = {"rows": []}
-    for row in rows(QUICK if options.quick else LENGTHS, options.kind):
-        results |= row.pop("surroundings")
-        print({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()}, flush=True)
-        results["rows"].append(row)
+    if options.json and options.json.is_file():
+        results = json.loads(options.json.read_text())
+    for length in QUICK if options.quick else options.lengths:
+        found = row(length, options.kind)
+        results |= found.pop("surroundings")
+        print({key: round(v, 3) if isinstance(v, float) else v for key, v in found.items()}, flush=True)
+        others = [one for one in results["rows"] if one["frames"] != length]
+        results["rows"] = with_ratios([*others, found])
         if options.json:  # row by row: a run that is cut off keeps what it has
             options.json.write_text(json.dumps(results, indent=2) + "\n")
     table = Table(title=f"Segmenting {CHANNELS} channels, {results['hardware']}")
     for name in results["rows"][0]:
         table.add_column(name.replace("_", " "), justify="right")
-    for row in results["rows"]:
-        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    for one in results["rows"]:
+        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in one.values()))
     Console(width=150).print(table)
 
 

@@ -68,13 +68,17 @@ def segment(
     sequence_column: str | None = None,
     label_column: str | None = None,
     control_columns: Sequence[str] = (),
+    on_progress: Callable[[float], None] = lambda frames: None,
 ) -> list[Segmentation]:
-    """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording."""
+    """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording.
+
+    `on_progress` hears how many frames are done. A recording may be of any length (docs/how-it-works.md).
+    """
     ready = fitted if isinstance(fitted, Run) else load(fitted)
     series = to_series(
         data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
     )
-    return ready.segment(series, samples=samples, viterbi=viterbi)
+    return ready.segment(series, samples=samples, viterbi=viterbi, on_progress=on_progress)
 
 
 def make_config(

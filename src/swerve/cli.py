@@ -101,7 +101,8 @@ def fit(
             )
     _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
-    inferred = fitted.infer(shown)
+    with display.frames_progress(sum(map(len, shown))) as show:
+        inferred = fitted.infer(shown, on_progress=show)
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
@@ -129,7 +130,8 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, sequence_column, label_column, control_column)
     _check_file_names(series)
-    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    with display.frames_progress(sum(map(len, series))) as show:
+        found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
     out.mkdir(parents=True, exist_ok=True)
     for one in found:
         write_atomically(out / f"{_file_name(one.name)}.csv", _labels_csv(one))
@@ -175,7 +177,8 @@ def report(
     fitted = runs.load(run)
     if data:
         series = _read(data, sequence_column, label_column, control_column)
-        inferred = fitted.infer(series)
+        with display.frames_progress(sum(map(len, series))) as show:
+            inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
     scores, curve = reporting.load_scores(run)

@@ -412,7 +412,7 @@ def _clean(
 
 def _with_border(
     log_transition: LogTransition, log_evidence: LogEvidence, mask: FrameMask | None
-) -> tuple[LogTransition, LogEvidence, FrameMask | None]:
+) -> tuple[LogTransition, Float[Array, "rows K"], Bool[Array, " rows"] | None]:
     """A stretch behind the frame before it, whose evidence is in the message already."""
     log_evidence = jnp.concatenate([jnp.zeros_like(log_evidence[:1]), log_evidence])
     return log_transition, log_evidence, None if mask is None else jnp.append(jnp.ones(1, bool), mask)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swerve.errors import InputError
 from swerve.types import Frames, Series
@@ -112,6 +112,13 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     if length < 1:
         raise InputError(f"A window needs at least 1 frame, not {length}.")
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
+
+
+def windows_that_go_on(series: Sequence[Series], length: int) -> Bool[np.ndarray, " N"] | None:
+    """Which windows of `cut_windows` end where the next one begins, in the same recording; None if none does."""
+    bounds = [_window_bounds(len(one), length) for one in series]
+    found = [stop == after for own in bounds for (_, stop), (after, _) in zip(own, [*own[1:], (-1, -1)], strict=True)]
+    return np.array(found) if any(found) else None
 
 
 def splits_by_recording(series: Sequence[Series]) -> bool:

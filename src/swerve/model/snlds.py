@@ -126,7 +126,7 @@ class Snlds(eqx.Module):
         predicted: Float[Array, "T-1 K L"],
         *,
         temperature: Array | float = 1.0,
-        earlier: Float[Array, "W-1 F"] | None = None,
+        earlier: Float[Array, "earlier F"] | None = None,
     ) -> Potentials:
         """All factors of p(x, z, s) that involve s, and the emission, for the path z.
 
