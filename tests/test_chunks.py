@@ -1,5 +1,6 @@
 """A recording in chunks has the regimes, the expectations and the bound that it has in one go."""
 
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve import api, arhmm, chunks, run, segment
+from swerve import api, arhmm, chunks, run
 from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
 from swerve.arhmm.walk import ArHmmWalk
@@ -19,10 +20,11 @@ from swerve.collapsed import CollapsedWalk
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.data.windows import Standardizer, frames_between
 from swerve.errors import InputError
-from swerve.segment import draw_keys, infer_batch
+from swerve.segment import draw_keys, infer_batch, worthwhile_labels_of_one
 from swerve.system import Knobs
 from swerve.types import Series
 
+segment = sys.modules[infer_batch.__module__]  # `swerve.segment` itself is the verb
 K, T, D, U, SAMPLES = 3, 203, 3, 2, 3
 MODELS = {
     "default": ({}, {}),
@@ -113,9 +115,9 @@ def walked(walk, between, chunk: int):
 def assert_same(whole, found) -> None:
     (probabilities, path, expected), (theirs, their_path, their_expected) = whole, found
     np.testing.assert_array_equal(path, their_path)
-    np.testing.assert_allclose(probabilities, theirs, atol=2e-6)
-    np.testing.assert_allclose(expected, their_expected, atol=1e-5)
-    labels = [segment.worthwhile_labels_of_one(np.asarray(one, np.float32)) for one in (probabilities, theirs)]
+    np.testing.assert_allclose(probabilities, theirs, atol=2e-5)
+    np.testing.assert_allclose(expected, their_expected, atol=1e-4)
+    labels = [worthwhile_labels_of_one(np.asarray(one, np.float32)) for one in (probabilities, theirs)]
     np.testing.assert_array_equal(*labels)
     assert len(np.unique(labels[0])) > 1, "a recording of one regime tells nothing"
 
@@ -188,7 +190,7 @@ def test_long_and_short_recordings_side_by_side(fitted, recording, monkeypatch):
     assert heard[-1] == pytest.approx(T + 60)
     for ours, theirs in zip(whole, found, strict=True):
         np.testing.assert_array_equal(ours.segmentation.labels, theirs.segmentation.labels)
-        np.testing.assert_allclose(ours.segmentation.probabilities, theirs.segmentation.probabilities, atol=2e-6)
+        np.testing.assert_allclose(ours.segmentation.probabilities, theirs.segmentation.probabilities, atol=2e-5)
         np.testing.assert_allclose(ours.expected, theirs.expected, atol=1e-4)
         assert ours.segmentation.name == theirs.segmentation.name
     only_labels = fitted.segment(both, viterbi=True)
