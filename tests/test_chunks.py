@@ -205,6 +205,20 @@ def _whole_score(fitted, recording, monkeypatch) -> float:
     return fitted.score([recording])
 
 
+@pytest.mark.slow
+def test_labels_of_many_frames_are_those_of_the_whole(fitted, monkeypatch):
+    """With the sizes that users get: eight chunks of 4096 frames against one of 32,768."""
+    rng = np.random.default_rng(3)
+    x = np.cumsum(rng.normal(size=(30_000, D)), axis=0) % 10
+    x[rng.random(x.shape) < 0.05] = np.nan
+    long = Series(x, u=rng.normal(size=(30_000, U)), name="long")
+    (found,) = fitted.segment([long])
+    monkeypatch.setattr(segment, "FRAMES_AT_ONCE", 40_000)
+    (whole,) = fitted.segment([long])
+    np.testing.assert_array_equal(found.labels, whole.labels)
+    np.testing.assert_allclose(found.probabilities, whole.probabilities, atol=2e-5)
+
+
 def test_a_system_that_needs_the_whole_recording_names_its_limit(recording, monkeypatch):
     config = api.make_config(K, "kvae")
     system = build_system(config, channels=D, controls=U, stickiness=2.0, allowed=K, key=jax.random.key(0))

@@ -464,7 +464,7 @@ def test_stretches_take_the_steps_of_the_whole(constant):
     future, label = jnp.zeros(K), jnp.argmax(bests[-1])
     marginals, labels = np.zeros((12, K)), [int(label)]
     for joint, stretch, origin, begin in reversed(list(zip(joints, stretches, origins, borders, strict=False))):
-        found, future = messages.smooth_between(joint, *stretch, future)
+        found, future = messages.smooth_between(joint, *stretch[:2], future, stretch[2])
         marginals[begin - 1 : begin - 1 + len(found)] = found
         labels = messages.trace_back(label, origin).tolist() + labels
         label = jnp.asarray(labels[0])

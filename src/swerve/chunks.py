@@ -56,10 +56,20 @@ class AbstractWalk(eqx.Module):
     The frames that it is given are those of a chunk, `before` frames in front of them and `after` behind them.
     """
 
-    before: eqx.AbstractVar[int]
-    after: eqx.AbstractVar[int]
-    first_frame_tells: eqx.AbstractVar[bool]
-    """Otherwise the first frame takes the regime of the second."""
+    @property
+    @abstractmethod
+    def before(self) -> int:
+        """How many frames in front of a chunk it reads."""
+
+    @property
+    @abstractmethod
+    def after(self) -> int:
+        """How many frames behind it."""
+
+    @property
+    @abstractmethod
+    def first_frame_tells(self) -> bool:
+        """Otherwise the first frame takes the regime of the second."""
 
     @abstractmethod
     def nothing_behind(self) -> PyTree[Array]:
@@ -242,7 +252,7 @@ def _back(
 ) -> tuple[Float[Array, "rows K"], Float[Array, "rows D"] | None, Float[Array, "M K"]]:
     """Of the frame before a chunk and of its own: probabilities and expected observations. Then the future of both."""
     stretch = walk.onward(border.place, behind, frames, first, keys)
-    smooth = jax.vmap(lambda *arrays: messages.smooth_between(*arrays[:3], _inside(walk, frames.valid), arrays[3]))
+    smooth = jax.vmap(partial(messages.smooth_between, mask=_inside(walk, frames.valid)))
     marginals, future = smooth(border.log_joint, stretch.log_transition, stretch.log_evidence, future)
     expected = walk.expected(stretch.path, marginals) if expects else None
     return marginals.mean(axis=0), expected, future

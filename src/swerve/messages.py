@@ -193,8 +193,8 @@ def smooth_between(
     log_joint: LogInitial,
     log_transition: LogTransition,
     log_evidence: LogEvidence,
-    mask: FrameMask | None,
     log_future: LogInitial,
+    mask: FrameMask | None = None,
 ) -> tuple[Float[Array, "rows K"], LogInitial]:
     """Marginals of the frame before a stretch and of its own; then log p(evidence after it | s = k) for that frame.
 

@@ -140,9 +140,9 @@ class Run:
         """What is expected of a long recording takes as much memory as the recording: only where it is asked for."""
         if samples < 1:
             raise InputError(f"The number of samples must be at least 1, not {samples}.")
-        ready, walk, done = self._checked(series), walk_of(self.model), 0
+        ready, done = self._checked(series), 0
         results: dict[int, Inferred] = {}
-        long = [i for i, one in enumerate(ready) if walk is not None and not self._fits(one)]
+        long = self._long(ready)
         lengths = {i: bucket_length(len(one)) for i, one in enumerate(ready) if i not in long}
         for length in sorted(set(lengths.values())):
             members = [i for i, bucket in lengths.items() if bucket == length]
@@ -155,16 +155,16 @@ class Run:
         for i in long:
             size = len(ready[i])
             tell = partial(_tell, on_progress, done, size)
-            results[i] = self._infer_long(walk, ready[i], samples, viterbi, tell, expects=expects)
+            results[i] = self._infer_long(ready[i], samples, viterbi, tell, expects=expects)
             done += size
         return [self._as_numbered(results[i]) for i in range(len(ready))]
 
     def score(self, series: Sequence[Series]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
-        ready, walk = self._checked(series), walk_of(self.model)
-        long = [i for i, one in enumerate(ready) if walk is not None and not self._fits(one)]
+        ready = self._checked(series)
+        long = self._long(ready)
         short = [one for i, one in enumerate(ready) if i not in long]
-        total = sum(self._long_bound(walk, ready[i], held_out_key(i)) for i in long)
+        total = sum(self._long_bound(ready[i], held_out_key(i)) for i in long)
         if short:
             frames = jax.tree.map(jnp.asarray, to_frames(self.standardizer.apply_to(short)))
             judge = held_out_likelihood if isinstance(self.model, ArHmm) else lambda *two: evaluate(*two).bound
@@ -241,12 +241,15 @@ class Run:
                 f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
             )
 
-    def _fits(self, one: Series) -> bool:
-        return fits_at_once(len(one), len(self.columns))
+    def _long(self, ready: list[Series]) -> list[int]:
+        """Which recordings are walked through chunk by chunk."""
+        if walk_of(self.model) is None:
+            return []
+        return [i for i, one in enumerate(ready) if not fits_at_once(len(one), len(self.columns))]
 
-    def _infer_long(
-        self, walk: AbstractWalk, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool
-    ) -> Inferred:
+    def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
+        walk = walk_of(self.model)
+        assert walk is not None
         expected = np.empty(one.x.shape if expects else (0, len(self.columns)))
 
         def keep(first: int, rows: np.ndarray) -> None:
@@ -264,7 +267,9 @@ class Run:
         labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
         return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
 
-    def _long_bound(self, walk: AbstractWalk, one: Series, key: Key) -> float:
+    def _long_bound(self, one: Series, key: Key) -> float:
+        walk = walk_of(self.model)
+        assert walk is not None
         chunk = chunk_length(len(self.columns), self.regimes)
         return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
 

@@ -101,8 +101,8 @@ def frames_between(series: Series, standardizer: Standardizer, start: int, stop:
     inside = cut(series, max(start, 0), min(stop, len(series)))
     in_front = max(0, -start)
     frames = to_frames(standardizer.apply_to([inside]), length=stop - start - in_front)
-    pads = [(in_front, 0)]
-    return Frames(*(np.pad(leaf[0], pads + [(0, 0)] * (leaf.ndim - 2)) for leaf in frames))
+    padded = (np.pad(leaf[0], [(in_front, 0)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in frames)
+    return Frames(*padded)  # pyright: ignore[reportArgumentType]
 
 
 def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
