@@ -120,7 +120,8 @@ def fit(
             fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
     _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
-    inferred = fitted.infer(shown)
+    with display.frames_progress(sum(map(len, shown))) as show:
+        inferred = fitted.infer(shown, on_progress=show)
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
@@ -164,7 +165,8 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, fitted.reading.but(**given))
     export.check_file_names(series)
-    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    with display.frames_progress(sum(map(len, series))) as show:
+        found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
     labelled = export.write(
         out,
         series,
@@ -232,7 +234,8 @@ def report(
     fitted = runs.load(run)
     if data:
         series = _read(data, fitted.reading.but(**given))
-        inferred = fitted.infer(series)
+        with display.frames_progress(sum(map(len, series))) as show:
+            inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
     scores, curve = reporting.load_scores(run)
