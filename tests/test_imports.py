@@ -35,6 +35,8 @@ ALLOWED = {
     "training": {"types", "errors", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "segment": {"types", "messages", "system"},
+    # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
+    "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
 }
 TOP = {
     *(
@@ -53,7 +55,7 @@ TOP = {
         "demo",
         "reproduce",
     ),
-    *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
+    *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "estimator", "__init__"),
 }
 
 
