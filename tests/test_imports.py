@@ -55,7 +55,19 @@ TOP = {
         "demo",
         "reproduce",
     ),
-    *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "estimator", "__init__"),
+    *(
+        "boards",
+        "story",
+        "experiment",
+        "results",
+        "curves",
+        "video",
+        "repeats",
+        "finished",
+        "estimator",
+        "forecasting",
+        "__init__",
+    ),
 }
 
 

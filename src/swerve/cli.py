@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, reporting, reproduce
+from swerve import api, boards, demo, display, forecasting, reporting, reproduce
 from swerve import run as runs
 from swerve.config import Config
 from swerve.data import tables
@@ -139,6 +139,42 @@ def segment(
 
 
 @app.command()
+def forecast(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Data,
+    horizon: Annotated[int, typer.Option(help="How many frames to look ahead.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and pictures.")],
+    quantile: Annotated[list[float] | None, typer.Option(help="Of the futures; repeatable; 0.1, 0.5 and 0.9.")] = None,
+    samples: Annotated[int, typer.Option(help="Futures to draw.")] = runs.DEFAULT_FUTURES,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same futures.")] = 0,
+    future_controls: Annotated[
+        Path | None, typer.Option(help="Table of the control columns in the frames to come, where the model reads any.")
+    ] = None,
+    sequence_column: SequenceColumn = None,
+    label_column: LabelColumn = None,
+    control_column: ControlColumn = None,
+) -> None:
+    """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
+
+    Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be rolled forward.
+    """
+    fitted = runs.load(run)
+    series = _read(data, sequence_column, label_column, control_column)
+    _check_file_names(series)
+    controls = None if future_controls is None else _controls(future_controls, control_column or [])
+    found = fitted.forecast(
+        series,
+        horizon,
+        quantiles=quantile or runs.DEFAULT_QUANTILES,
+        samples=samples,
+        controls=controls,
+        seed=seed,
+    )
+    forecasting.write_forecasts(out, fitted, series, found, [_file_name(one.name) for one in series])
+    display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
+
+
+@app.command()
 def evaluate(
     labels: Annotated[Path, typer.Argument(help="CSV of labels, or a folder written by `swerve segment`.")],
     truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes of recordings of the same names.")],
@@ -237,6 +273,12 @@ def reproduce_command(
 
 def _read(data: list[Path], sequence: str | None, label: str | None, controls: list[str] | None) -> list[Series]:
     return tables.read(data, sequence_column=sequence, label_column=label, control_columns=controls or ())
+
+
+def _controls(path: Path, columns: list[str]) -> np.ndarray:
+    """The control columns of one table, in the order in which the model reads them."""
+    (future,) = select_columns(tables.read(path)[:1], columns)
+    return future.x
 
 
 def _file_name(name: str) -> str:
