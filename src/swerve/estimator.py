@@ -45,19 +45,20 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     __metadata_request__fit: Mapping[str, Any] = {"sequence_ids": True}
     __metadata_request__predict: Mapping[str, Any] = {"sequence_ids": True}
     __metadata_request__predict_proba: Mapping[str, Any] = {"sequence_ids": True}
-    __metadata_request__score: Mapping[str, Any] = {"sequence_ids": True}
+    # A pipeline asks after sample_weight whether there is one or not.
+    __metadata_request__score: Mapping[str, Any] = {"sequence_ids": True, "sample_weight": None}
     __metadata_request__transform: Mapping[str, Any] = {"sequence_ids": True}
 
     def __init__(
         self,
-        regimes: int | None = 3,
+        regimes: Any = 3,
         *,
-        model: str | None = None,
-        recipe: str | None = None,
-        restarts: int | None = None,
-        steps: int | None = None,
+        model: Any = None,
+        recipe: Any = None,
+        restarts: Any = None,
+        steps: Any = None,
         random_state: Any = 0,
-        settings: Sequence[str] = (),
+        settings: Any = (),
     ):
         self.regimes = regimes
         self.model = model
@@ -72,7 +73,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         series = self._series(X, lengths, sequence_ids, fitting=True)
         self.run_: Run = api.fit(
             series,
-            _whole("regimes", self.regimes),
+            self.regimes if isinstance(self.regimes, str) else _whole("regimes", self.regimes),
             model=self.model,
             recipe=self.recipe,
             restarts=_whole("restarts", self.restarts),
@@ -123,9 +124,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         series = self._series(X, lengths, sequence_ids)
         return np.concatenate(self.run_.transform(series))
 
-    def fit_transform(
-        self, X: Any, y: Any = None, *, lengths: Any = None, sequence_ids: Any = None
-    ) -> Float[np.ndarray, "rows L"]:
+    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, sequence_ids: Any = None) -> Any:
         """`fit`, then `transform` of the same sequences."""
         told = {"lengths": lengths, "sequence_ids": sequence_ids}
         return self.fit(X, y, **told).transform(X, **told)
@@ -167,10 +166,9 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Keeps the fitted model in a folder, where `swerve segment` and `swerve report` find it too."""
         check_is_fitted(self)
         self.run_.save(Path(folder))
-        numbers = {name: _whole(name, getattr(self, name)) for name in ("regimes", "restarts", "steps")}
-        rest = {"random_state": self.run_.config.seed, "settings": list(self.settings)}
+        known = self.get_params() | {"random_state": self.run_.config.seed, "settings": list(self.settings)}
         about = {
-            "parameters": self.get_params() | numbers | rest,
+            "parameters": {name: int(value) if isinstance(value, Integral) else value for name, value in known.items()},
             "columns": self.n_features_in_,
             "column_names": [str(name) for name in getattr(self, "feature_names_in_", ())],
         }
@@ -271,8 +269,8 @@ def _seed_of(random_state: Any) -> int:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """NumPy's whole numbers, which a grid may hold, as Python's. Words and None are judged further down."""
-    if value is None or isinstance(value, str):
+    """NumPy's whole numbers, which a grid may hold, as Python's."""
+    if value is None:
         return value
     if isinstance(value, Integral):
         return int(value)
