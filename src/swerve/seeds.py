@@ -216,7 +216,8 @@ def guides_for(
         for count in sorted(set(wanted) - {0})
     }
     silence = jnp.zeros((*training.valid.shape, regimes))
-    if whole and found and all(straddles(group) for fits in found.values() for group in _by_lags(fits)):
+    counting = whole and config.stages
+    if counting and found and all(straddles(group) for fits in found.values() for group in _by_lags(fits)):
         law = fit_stages(some, validation, config, regimes=regimes)
         if law is not None:
             passed = events_before(commonest_first(labels_of(law.model, training)))
