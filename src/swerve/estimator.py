@@ -49,6 +49,9 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     __metadata_request__score: Mapping[str, Any] = {"sequence_ids": True, "sample_weight": None}
     __metadata_request__transform: Mapping[str, Any] = {"sequence_ids": True}
 
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
     def __init__(
         self,
         regimes: Any = 3,
@@ -73,7 +76,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         series = self._series(X, lengths, sequence_ids, fitting=True)
         self.run_: Run = api.fit(
             series,
-            self.regimes if isinstance(self.regimes, str) else _whole("regimes", self.regimes),
+            _whole("regimes", self.regimes),
             model=self.model,
             recipe=self.recipe,
             restarts=_whole("restarts", self.restarts),
@@ -216,7 +219,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             X, lengths = np.concatenate(X), [len(one) for one in X]
         least = SHORTEST if fitting else 1
         checks = {"dtype": float, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
-        rows = validate_data(self, X, reset=fitting, **checks)
+        rows = np.asarray(validate_data(self, X, reset=fitting, **checks))
         columns = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
         borders, names = _sequences(len(rows), lengths, sequence_ids)
         pairs = pairwise(borders)
@@ -269,8 +272,8 @@ def _seed_of(random_state: Any) -> int:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """NumPy's whole numbers, which a grid may hold, as Python's."""
-    if value is None:
+    """NumPy's whole numbers, which a grid may hold, as Python's. For the regimes there is a word, too."""
+    if value is None or (name == "regimes" and isinstance(value, str)):
         return value
     if isinstance(value, Integral):
         return int(value)

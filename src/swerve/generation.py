@@ -55,9 +55,10 @@ def sequence(model: System | ArHmm, u: Float[Array, "T U"], *, key: Key) -> Sequ
 @partial(jax.jit, static_argnames="samples")
 def futures(model: System | ArHmm, frames: Frames, u: Float[Array, "H U"], *, samples: int, key: Key) -> Futures:
     """Draws from p(x_{T+1}..x_{T+H}, s_{T+1}..s_{T+H} | x_1..x_T), one frame per row of u."""
-    draw = _futures_of_arhmm if isinstance(model, ArHmm) else _futures_of_system
     with jax.default_matmul_precision("highest"):
-        return draw(model, frames, u, samples, key)
+        if isinstance(model, ArHmm):
+            return _futures_of_arhmm(model, frames, u, samples, key)
+        return _futures_of_system(model, frames, u, samples, key)
 
 
 def _futures_of_arhmm(model: ArHmm, frames: Frames, u: Float[Array, "H U"], samples: int, key: Key) -> Futures:
