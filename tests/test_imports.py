@@ -39,6 +39,8 @@ ALLOWED = {
     "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "segment": {"types", "messages", "system"},
+    # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
+    "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
 }
 TOP = {
     *(
@@ -59,7 +61,7 @@ TOP = {
         "options",
         "reproduce",
     ),
-    *("budget", "claim"),
+    *("budget", "claim", "estimator", "forecasting"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

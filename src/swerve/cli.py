@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, export, reporting, reproduce
+from swerve import api, boards, demo, display, export, forecasting, reporting, reproduce
 from swerve import run as runs
 from swerve.budget import parse_duration
 from swerve.config import Config
@@ -193,6 +194,43 @@ def name(
 
 
 @app.command()
+@takes_reading()
+def forecast(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Data,
+    horizon: Annotated[int, typer.Option(help="How many frames to look ahead.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and pictures.")],
+    quantile: Annotated[list[float] | None, typer.Option(help="Of the futures; repeatable; 0.1, 0.5 and 0.9.")] = None,
+    samples: Annotated[int, typer.Option(help="Futures to draw.")] = runs.DEFAULT_FUTURES,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same futures.")] = 0,
+    future_controls: Annotated[
+        Path | None, typer.Option(help="Table of the control columns in the frames to come, where the model reads any.")
+    ] = None,
+    *,
+    given: Choices,
+) -> None:
+    """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
+
+    Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be rolled forward.
+    """
+    fitted = runs.load(run)
+    reading = fitted.reading.but(**given)
+    series = _read(data, reading)
+    export.check_file_names(series)
+    controls = None if future_controls is None else _controls(future_controls, reading.control_columns)
+    found = fitted.forecast(
+        series,
+        horizon,
+        quantiles=quantile or runs.DEFAULT_QUANTILES,
+        samples=samples,
+        controls=controls,
+        seed=seed,
+    )
+    forecasting.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
+    display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
+
+
+@app.command()
 @takes_reading("sequence_column", "label_column", "columns", "key")
 def evaluate(
     labels: Annotated[Path, typer.Argument(help="CSV of labels, or a folder written by `swerve segment`.")],
@@ -300,6 +338,12 @@ def _read(data: list[Path], reading: Reading) -> list[Series]:
     for note in tables.notes(series):
         display.note(note)
     return series
+
+
+def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
+    """The control columns of one table, in the order in which the model reads them."""
+    (future,) = select_columns(tables.read(path, Reading())[:1], columns)
+    return future.x
 
 
 def _read_labels(path: Path) -> dict[str, np.ndarray]:

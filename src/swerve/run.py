@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from swerve import arhmm, budget, chunks, claim
+from swerve import arhmm, budget, chunks, claim, generation
 from swerve.alignment import Alignment, Order, align, rearranged, renumbered
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
@@ -26,7 +26,7 @@ from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
 from swerve.data.reading import Reading
-from swerve.data.windows import Standardizer, frames_between, to_frames
+from swerve.data.windows import Standardizer, cut, frames_between, to_frames
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, fit_system
 from swerve.imagecode import ImageCode
@@ -36,6 +36,7 @@ from swerve.seeds import held_out_likelihood
 from swerve.segment import (
     MOST_FRAMES,
     MOST_VALUES,
+    NOISE_SEED,
     batch_rows,
     bucket_length,
     bucket_rows,
@@ -51,7 +52,7 @@ from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
 from swerve.training.step import evaluate, held_out_key
-from swerve.types import Frames, Key, Segmentation, Series
+from swerve.types import Forecast, Frames, Key, Segmentation, Series
 
 MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
     "model.safetensors",
@@ -61,6 +62,9 @@ MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
 )
 DEFAULT_SAMPLES = 16
 ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
+DEFAULT_FUTURES = 1000
+DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
+LONGEST_PAST = 2000  # frames that a forecast looks back on
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,56 @@ class Run:
             total += average * sum(map(len, short))
         return total / sum(map(len, ready))
 
+    def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
+        """The posterior mean of the hidden state z in every frame of every recording."""
+        if not isinstance(self.model, System):
+            raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
+        _at_least_one(samples=samples)
+        key = jax.random.key(NOISE_SEED)
+        ready = self.standardizer.apply_to(self._checked(series))
+        found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
+        return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
+
+    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Series]:
+        """Recordings that the model makes up, with their regimes. `controls` (length, U) drive all of them."""
+        _at_least_one(length=length, count=count)
+        model = self._generative()
+        (u,) = self._controls_of(controls, length, 1)
+        keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(count))
+        drawn = jax.vmap(lambda key: generation.sequence(model, u, key=key))(keys)
+        x, s = self._in_units(drawn.x), renumbered(np.asarray(drawn.s, np.int64), self.order)
+        u = None if controls is None else np.asarray(controls, float)
+        made = partial(Series, u=u, columns=self.columns, image=self.image)
+        return [made(x[i], s=s[i], name=str(i)) for i in range(count)]
+
+    def forecast(
+        self,
+        series: Sequence[Series],
+        horizon: int,
+        *,
+        quantiles: Sequence[float] = DEFAULT_QUANTILES,
+        samples: int = DEFAULT_FUTURES,
+        controls: Any = None,
+        seed: int = 0,
+    ) -> list[Forecast]:
+        """The next `horizon` frames of every recording: regime probabilities and quantiles of x over drawn futures.
+
+        `controls` hold the control values of these frames, (horizon, U) for all recordings or a list with one each.
+        """
+        _at_least_one(horizon=horizon, samples=samples)
+        levels = tuple(sorted({float(level) for level in quantiles}))
+        if not levels or not 0 < levels[0] <= levels[-1] < 1:
+            raise InputError(f"Quantiles lie between 0 and 1, as 0.1 and 0.9 do, not {list(quantiles)}.")
+        model, forecasts = self._generative(), []
+        ready = self.standardizer.apply_to(self._checked(series))
+        for one, u in zip(ready, self._controls_of(controls, horizon, len(ready)), strict=True):
+            past = _padded(cut(one, max(0, len(one) - LONGEST_PAST), len(one)))
+            found = generation.futures(model, past, u, samples=samples, key=jax.random.key(seed))
+            x = np.quantile(self._in_units(found.x), levels, axis=0).swapaxes(0, 1)
+            probabilities = rearranged(np.asarray(found.probabilities, float), self.order)
+            forecasts.append(Forecast(probabilities, x, levels, one.name, self.columns))
+        return forecasts
+
     def save(self, folder: Path) -> None:
         """Writes the model file and the training history."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -273,6 +327,43 @@ class Run:
         chunk = chunk_length(len(self.columns), self.regimes)
         return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
 
+    def _generative(self) -> System | ArHmm:
+        if not isinstance(self.model, System | ArHmm):
+            raise InputError(
+                f"A model of kind '{self.config.kind}' makes up no series: for samples and forecasts fit snlds, slds or"
+                " arhmm."
+            )
+        return self.model
+
+    def _controls_of(self, controls: Any, length: int, count: int) -> list[Float[Array, "T U"]]:
+        """Standardised controls of so many frames for every recording."""
+        if controls is None:
+            if self.controls:
+                raise InputError(
+                    f"The model reads {self.controls} control columns: give their values for these {length} frames."
+                )
+            return [jnp.zeros((length, 0))] * count
+        each = list(controls) if isinstance(controls, list | tuple) else [controls] * count
+        if len(each) != count:
+            raise InputError(f"There are controls for {len(each)} recordings, but {count} recordings.")
+        arrays = [np.asarray(one, float) for one in each]
+        for one in arrays:
+            if one.shape != (length, self.controls) or not np.isfinite(one).all():
+                raise InputError(
+                    f"Controls must be numbers of the shape (frames, columns) = {(length, self.controls)},"
+                    f" not {one.shape}, and none may be missing."
+                )
+        return [jnp.asarray(self.standardizer.apply_to_controls(one), jnp.float32) for one in arrays]
+
+    def _in_units(self, x: Float[Array, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
+        """Made-up values in the data's units."""
+        if not bool(jnp.isfinite(x).all()):
+            raise InputError(
+                "What the model makes up grows beyond all numbers, so its regimes are not stable: ask for fewer frames,"
+                " or fit longer."
+            )
+        return self.standardizer.invert(np.asarray(x, float))
+
     def _check_image(self, one: Series) -> None:
         if one.image != self.image:
             ours, theirs = (
@@ -311,6 +402,18 @@ def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
 
 def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
     on_progress(done + share * size)
+
+
+def _padded(one: Series) -> Frames:
+    """One recording, padded to a length that others share."""
+    frames = to_frames([one], length=bucket_length(len(one)))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), frames)
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
 
 
 @jax.jit

@@ -43,10 +43,11 @@ class Standardizer:
     def apply_to(self, series: Sequence[Series]) -> list[Series]:
         """The recordings with standardised x and u."""
         return [
-            replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self._apply_to_controls(one.u)) for one in series
+            replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self.apply_to_controls(one.u)) for one in series
         ]
 
-    def _apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
+    def apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
+        """To mean 0 and scale 1, where there are any."""
         return None if u is None else (u - self.control_mean) / self.control_scale
 
 

@@ -43,6 +43,18 @@ class Sampled(NamedTuple):
     s: Int[Array, " T"]
 
 
+class Moment(NamedTuple):
+    """All of one frame and of those before it that the next frame depends on."""
+
+    s: Int[Array, ""]
+    z: Float[Array, " L"]
+    reading: Float[Array, " C"]
+    observed: Bool[Array, " C"]
+    features: Float[Array, "history F"]
+    """Of the last frames, those before the first being zero."""
+    memory: PyTree[Array]
+
+
 class Snlds(eqx.Module):
     """p(x, z, s) of one sequence."""
 
@@ -149,24 +161,49 @@ class Snlds(eqx.Module):
         z = self.initial.sample(s, key=state_key)
         x = self._emit(s, z, key=emit_key)
         feature, reading = self._look(x)
-        window = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
+        features = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
+        moment = Moment(s, z, reading, jnp.ones(reading.shape, bool), features, self.dynamics.initial_memory())
+        rest = self.go_on(moment, u[1:], key=loop_key)
+        return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
 
-        def step(carry, frame):
-            s, z, reading, window, memory = carry
+    def go_on(self, moment: Moment, u: Float[Array, "T U"], *, key: Key) -> Sampled:
+        """One draw of the frames that follow, one per row of u."""
+
+        def step(now: Moment, frame):
             u, key = frame
             switch_key, move_key, emit_key = jax.random.split(key, 3)
-            s = jax.random.categorical(switch_key, self.switching.logits(window, z, u)[s] + self.log_allowed)
-            memory, means = self.dynamics.step(memory, z, self._context(reading, jnp.ones(reading.shape, bool), u))
+            logits = self.switching.logits(now.features, now.z, u)[now.s]
+            s = jax.random.categorical(switch_key, logits + self.log_allowed)
+            context = self._context(now.reading, now.observed, u)
+            memory, means = self.dynamics.step(now.memory, now.z, context)
             z = means[s] + self.dynamics.noise.sample(s, key=move_key)
             x = self._emit(s, z, key=emit_key)
             feature, reading = self._look(x)
-            window = jnp.concatenate([window[1:], feature[None]])
-            return (s, z, reading, window, memory), Sampled(x, z, s)
+            features = jnp.concatenate([now.features[1:], feature[None]])
+            return Moment(s, z, reading, jnp.ones_like(now.observed), features, memory), Sampled(x, z, s)
 
-        keys = jax.random.split(loop_key, len(u) - 1)
-        carry = (s, z, reading, window, self.dynamics.initial_memory())
-        _, rest = jax.lax.scan(step, carry, (u[1:], keys))
-        return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
+        return jax.lax.scan(step, moment, (u, jax.random.split(key, len(u))))[1]
+
+    def moment(self, frames: Frames, z: Float[Array, "T L"], s: Int[Array, ""]) -> Moment:
+        """The last valid frame of a sequence whose states are z, where the regime is s."""
+        readings = self.readings(frames.blanked())
+        last = frames.valid.sum() - 1
+        features = self.features(readings)
+        padded = jnp.concatenate([jnp.zeros((self.switching.history - 1, features.shape[1])), features])
+        recent = jax.lax.dynamic_slice_in_dim(padded, last, self.switching.history)
+        memory = self._memory(readings, z)
+        return Moment(s, z[last], readings.x[last], readings.observed[last], recent, memory)
+
+    def _memory(self, readings: Frames, z: Float[Array, "T L"]) -> PyTree[Array]:
+        """What the dynamics remember at the last valid frame."""
+
+        def step(memory, frame):
+            z, context, valid = frame
+            moved, _ = self.dynamics.step(memory, z, context)
+            return jax.tree.map(lambda new, old: jnp.where(valid, new, old), moved, memory), None
+
+        transitions = (z[:-1], self.contexts(readings), readings.valid[1:])
+        return jax.lax.scan(step, self.dynamics.initial_memory(), transitions)[0]
 
     def _look(self, x: Float[Array, " D"]) -> tuple[Float[Array, " F"], Float[Array, " C"]]:
         """Features and reading of a fully observed frame."""
