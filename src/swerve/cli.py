@@ -175,12 +175,21 @@ def report(
     fitted = runs.load(run)
     if data:
         series = _read(data, sequence_column, label_column, control_column)
-        inferred = fitted.infer(series)
+        inferred, lengths = fitted.infer(series), []
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
+        lengths = reporting.example_lengths(run)
     scores, curve = reporting.load_scores(run)
     page = reporting.write_report(
-        out or run, fitted, series, inferred, scores=scores, frame_f1=curve, title=f"Swerve: {run.name}"
+        out or run,
+        fitted,
+        series,
+        inferred,
+        scores=scores,
+        frame_f1=curve,
+        title=f"Swerve: {run.name}",
+        lengths=lengths,
+        trust=reporting.load_trust(run),
     )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
