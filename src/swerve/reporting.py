@@ -209,16 +209,17 @@ def fit_command(config: Config) -> str:
 
 def _trusted(trust: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the fit said of itself, as facts beside the others."""
-    agreement, restarts = trust.get("agreement"), trust.get("restarts")
-    if agreement is None:
-        return []
-    return [("restarts agree", f"{agreement:.2f} (1: fully)" + (f", {restarts} compared" if restarts else ""))]
+    agreement, sure = trust.get("agreement"), trust.get("sure")
+    facts = [] if agreement is None else [("agreement of restarts", f"{agreement:.2f} (ARI, 1: the same)")]
+    return facts if sure is None else [*facts, ("frames all restarts agree on", f"{sure:.0%}")]
 
 
 def _all_warnings(run: Run, inferred: Sequence[Inferred], trust: Mapping[str, Any]) -> list[str | tuple[str, str]]:
-    """The fit's own warnings, each with its remedy, and those of the recordings shown."""
+    """The fit's own warnings, each with its remedy, or else those of the recordings shown."""
+    if not trust:
+        return list(warnings(run, inferred))
     own = [(one["problem"], one["remedy"]) for one in trust.get("warnings", ())]
-    return [*own, *warnings(run, inferred)]
+    return [*own, *warnings(run, [])]  # what is to be said of the regimes, the fit has said of all recordings
 
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:

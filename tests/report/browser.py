@@ -56,11 +56,11 @@ class Browser:
                 return answer["result"]
             self._hear(answer)
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, mobile: bool = False) -> None:
+    def open(
+        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, mobile: bool = False
+    ) -> None:
         self.complaints, self.requests, self.loaded = [], [], False
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=path.as_uri())

@@ -88,7 +88,9 @@ def _swatch(regime: int) -> Markup:
 
 
 def _duration(frames: float, unit: float | None) -> str:
-    return f"{frames:{',.0f' if frames >= 100 else '.3g'}} frames" + (f" ({number(frames * unit)})" if unit else "")
+    return f"{frames:{',.0f' if frames >= 100 else '.3g'}} frames" + (
+        f" (time {number(frames * unit)})" if unit else ""
+    )
 
 
 def _frame_time(recordings: Sequence[Recording]) -> float | None:

@@ -19,17 +19,17 @@ def regime_paint(regime: int) -> str:
     return f"var(--r{regime})"
 
 
-def drawing(width: float, height: float, label: str, *parts: Markup) -> Markup:
+def drawing(width: float | int, height: float | int, label: str, *parts: Markup) -> Markup:
     """A picture of this many units, as wide as its place."""
     return tag("svg", *parts, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)
 
 
-def words(x: float, y: float, text: str, anchor: str = "middle", **look: str | float) -> Markup:
+def words(x: float | int, y: float | int, text: str, anchor: str = "middle", **look: str | float) -> Markup:
     """Text at a place."""
     return tag("text", text, x=float(x), y=float(y), text_anchor=anchor, **look)
 
 
-def number(value: float) -> str:
+def number(value: float | int) -> str:
     """Short, with thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 

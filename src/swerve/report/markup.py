@@ -10,7 +10,7 @@ class Markup(str):
 EMPTY = {"img", "input", "meta", "link", "rect", "line", "circle", "path"}
 
 
-def tag(name: str, *inside: "str | Markup", **attributes: str | float | bool | None) -> Markup:
+def tag(name: str, *inside: "str | Markup", **attributes: str | float | int | None) -> Markup:
     """`<name ...>inside</name>`; `class_` is class, `stroke_width` is stroke-width, None and False are left out."""
     written = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in EMPTY and not inside:
@@ -23,7 +23,7 @@ def joined(*parts: "str | Markup") -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
 
 
-def _attribute(key: str, value: str | float | bool | None) -> str:
+def _attribute(key: str, value: str | float | int | None) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is True:
         return f" {name}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from swerve.report.panels import channel_name
+from swerve.report.panels import channel_name, deviations
 from swerve.types import Segmentation, Series, Skeleton
 
 MOST_BYTES = 5_500_000  # of series; base64 makes them a third longer
@@ -17,6 +17,7 @@ MOST_COLUMNS = 40
 SHOWN_AT_FIRST = 6
 LARGEST_IMAGE = 64
 COMPONENTS = 3
+ALIKE = 0.9  # correlation beyond which one channel can stand for another
 MISSING, LEVELS = 65535, 65534
 
 
@@ -57,8 +58,8 @@ class Channels:
     """The lines of the timeline: columns of the recordings, or components where columns mean little by themselves."""
 
     names: tuple[str, ...]
-    observed: list[Float[np.ndarray, "T C"]]
-    expected: list[Float[np.ndarray, "T C"]]
+    observed: list[Float[np.ndarray, "_ C"]]
+    expected: list[Float[np.ndarray, "_ C"]]
     plane: tuple[int, int] | None = None
     """The two whose path is drawn in the plane."""
     joints: tuple[int, ...] | None = None
@@ -91,8 +92,7 @@ def packed(recordings: Sequence[Recording]) -> dict[str, Any]:
         if len(one.series) < one.length
     ]
     labels = np.concatenate([one.segmentation.labels for one in recordings])
-    told = contrast(channels.observed, labels)
-    first = sorted(np.argsort(-told, kind="stable")[:SHOWN_AT_FIRST].tolist())
+    first = most_telling(channels.observed, labels, SHOWN_AT_FIRST)
     return {
         "columns": list(channels.names),
         "low": low.tolist(),
@@ -174,6 +174,20 @@ def contrast(observed: Sequence[Float[np.ndarray, "_ C"]], labels: Int[np.ndarra
     """How well each channel tells regimes apart: the share of its variance, or its steps', that lies between them."""
     steps = [np.diff(x, axis=0, prepend=np.full((1, x.shape[1]), np.nan)) for x in observed]
     return np.maximum(_between(np.concatenate(list(observed)), labels), _between(np.concatenate(steps), labels))
+
+
+def most_telling(observed: Sequence[Float[np.ndarray, "_ C"]], labels: Int[np.ndarray, " N"], count: int) -> list[int]:
+    """The channels to look at first: those that tell regimes apart, but no two that say the same."""
+    pooled = np.concatenate(list(observed))
+    values = np.nan_to_num(deviations(pooled, pooled))[:: -(-len(pooled) // 4000)]
+    alike = np.abs(values.T @ values) / len(values)
+    chosen: list[int] = []
+    waiting = np.argsort(-contrast(observed, labels), kind="stable").tolist()
+    for likeness in (ALIKE, np.inf):
+        for channel in waiting:
+            if len(chosen) < count and channel not in chosen and (alike[channel, chosen] < likeness).all():
+                chosen.append(channel)
+    return sorted(chosen)
 
 
 def _between(values: Float[np.ndarray, "N C"], labels: Int[np.ndarray, " N"]) -> Float[np.ndarray, " C"]:

@@ -55,11 +55,11 @@ def hex_colors(regimes: int, *, dark: bool = False) -> list[str]:
 def _lifted(color: np.ndarray) -> np.ndarray:
     """Mixed with white until it stands out from a dark page as a graphic should: contrast 3 to 1."""
     mixes = color + np.linspace(0, 1, 21)[:, None] * (1 - color)
-    contrast = (_luminance(mixes) + 0.05) / (_luminance(np.array(to_rgb(DARK_PAGE))) + 0.05)
+    contrast = (_luminance(mixes) + 0.05) / (_luminance(np.array([to_rgb(DARK_PAGE)])) + 0.05)
     return mixes[np.argmax(contrast >= 3)]
 
 
-def _luminance(color: np.ndarray) -> np.ndarray:
+def _luminance(colors: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, " n"]:
     """Of sRGB, as WCAG 2 defines it."""
-    linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
     return linear @ np.array([0.2126, 0.7152, 0.0722])

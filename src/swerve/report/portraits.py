@@ -165,10 +165,10 @@ def _pose_portraits(poses, labels, skeleton: Skeleton, regimes: Sequence[int]) -
     means = {k: (pose[which == k].mean(axis=0), step[which == k].mean(axis=0)) for k in regimes if (which == k).any()}
     if not means:
         return [Markup("") for _ in regimes]
-    reach = max(np.abs(p).max() for p, _ in means.values()) or 1.0
+    reach = np.max([np.abs(p).max(axis=0) for p, _ in means.values()], axis=0)
     fastest = max(np.linalg.norm(v, axis=1).max() for _, v in means.values()) or 1.0
     return [
-        _pose_drawing(*means[k], skeleton, k, reach, 0.35 * reach / fastest) if k in means else Markup("")
+        _pose_drawing(*means[k], skeleton, k, reach, 0.35 * reach.max() / fastest) if k in means else Markup("")
         for k in regimes
     ]
 
@@ -198,15 +198,15 @@ def _unit(values: np.ndarray) -> np.ndarray:
     return np.where(size > 0, values / np.where(size > 0, size, 1), 1)
 
 
-def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: float, zoom: float) -> Markup:
+def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: Float[np.ndarray, " A"], zoom: float) -> Markup:
     solid = pose.shape[1] == 3
     views = {"from the front": [0, 1], "from above": [0, 2]} if solid else {"mean pose": [0, 1]}
     each = SIDE / len(views)
     parts: list[Markup] = []
+    scale = min(0.47 * each / (reach[0] or 1.0), 0.43 * SIDE / (reach[1:].max() or 1.0))
     up = np.array([1.0, -1.0]) if solid else np.array([1.0, 1.0])  # points in images count downwards
     for i, (name, axes) in enumerate(views.items()):
         middle = np.array([each * (i + 0.5), SIDE / 2 - 8])
-        scale = 0.46 * SIDE / reach
         signs = up if axes == [0, 1] else np.array([1.0, 1.0])
         spots, moves = middle + scale * signs * pose[:, axes], scale * zoom * signs * step[:, axes]
         bones = "".join(
