@@ -4,7 +4,7 @@ import io
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ TRUST_FILE = "trust.json"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
 CURVE_RECORDINGS = 200
+STILL = ("regimes", "reconstruction")  # figures of what only a script can draw on the page
 SCORE_NAMES = {
     "frame_f1": "frame F1",
     "switch_f1_tol0": "switch F1, exact",
@@ -157,7 +158,7 @@ def write_report(
     are given, and `trust` what the fit said of itself.
     """
     drawn: list[tuple[str, str, Figure]] = []
-    series = select_columns(series, run.columns)
+    series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
     truth = _matched_truth(series, inferred)
     if scores:
         bars = {name: {k: row[k] / 100 for k in SHOWN_SCORES if k in row} for name, row in scores.items()}
@@ -178,7 +179,8 @@ def write_report(
     if history is not None:
         curves = figures.training_curves(history)
         drawn.append(("training", "Training: the held-out bound of every restart", curves))
-    paths = [(caption, figures.save(figure, folder / "figures" / f"{name}.png")) for name, caption, figure in drawn]
+    paths = {name: figures.save(figure, folder / "figures" / f"{name}.png") for name, _, figure in drawn}
+    still = [(caption, paths[name]) for name, caption, _ in drawn if name.startswith(STILL)]
     table = None
     if scores:
         table = {m: {SCORE_NAMES[k]: f"{row[k]:.1f} %" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
@@ -196,7 +198,7 @@ def write_report(
         names=names,
         history=history,
         scores=table,
-        figures=paths,
+        figures=still,
         repeat=[("On the command line", fit_command(run.config)), ("As a file for --config", to_toml(run.config))],
     )
 
