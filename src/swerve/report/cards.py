@@ -56,8 +56,9 @@ def _card(
 ) -> Markup:
     facts = [
         ("stays", f"{len(lengths):,}"),
-        ("median stay", _duration(float(np.median(lengths)), unit)),
-        ("mean stay", _duration(float(lengths.mean()), unit)),
+        ("median stay", _duration(float(np.median(lengths)))),
+        ("mean stay", _duration(float(lengths.mean()))),
+        *([("median time", number(float(np.median(lengths)) * unit))] if unit else []),
     ]
     order = [k for k in np.argsort(-np.nan_to_num(successors_of)) if successors_of[k] > 0]
     after = [
@@ -87,10 +88,8 @@ def _swatch(regime: int) -> Markup:
     return tag("i", class_="swatch", style=f"background:{regime_paint(regime)}")
 
 
-def _duration(frames: float, unit: float | None) -> str:
-    return f"{frames:{',.0f' if frames >= 100 else '.3g'}} frames" + (
-        f" (time {number(frames * unit)})" if unit else ""
-    )
+def _duration(frames: float) -> str:
+    return f"{frames:,.0f} frames" if frames >= 100 else f"{frames:.3g} frames"
 
 
 def _frame_time(recordings: Sequence[Recording]) -> float | None:

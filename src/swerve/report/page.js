@@ -136,6 +136,7 @@ at("stage").hidden = !(data.skeleton || data.image || data.plane);
 at("views").hidden = !(data.skeleton && data.skeleton.axes === 3);
 at("timeline").classList.toggle("with-stage", !at("stage").hidden);
 state.map = state.channels.size < data.columns.length - (data.plane ? 2 : 0) && data.columns.length > 12;
+at("show-map").parentElement.hidden = at("channels").hidden = data.columns.length < 2;
 at("show-expected").parentElement.hidden = data.recordings.every((one) => !one.expected);
 listen();
 listenToPointers();

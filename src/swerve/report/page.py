@@ -24,6 +24,7 @@ from swerve.report.training import History, shown_range
 
 Cell = str | Score | None
 """Text as it is, a number, (mean, standard deviation), or nothing."""
+LONG_FACT = 26  # characters, beyond which a fact takes two places
 SCRIPTS = ("state.js", "timeline.js", "pointing.js", "stage.js", "page.js")
 
 
@@ -127,7 +128,11 @@ def _section(heading: str, *inside: Markup) -> Markup:
 
 
 def _summary(summary: Sequence[tuple[str, str | Number]]) -> Markup:
-    entries = [tag("div", tag("dt", name), tag("dd", _text(value))) for name, value in summary]
+    facts = [(name, _text(value)) for name, value in summary]
+    entries = [
+        tag("div", tag("dt", name), tag("dd", text), class_="long" if len(text) > LONG_FACT else None)
+        for name, text in facts
+    ]
     return tag("dl", *entries, class_="summary") if entries else Markup("")
 
 

@@ -204,9 +204,10 @@ def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: Float[np.n
     each = SIDE / len(views)
     parts: list[Markup] = []
     scale = min(0.47 * each / (reach[0] or 1.0), 0.43 * SIDE / (reach[1:].max() or 1.0))
+    height = 2 * scale * (reach[1:].max() or 1.0) + 44
     up = np.array([1.0, -1.0]) if solid else np.array([1.0, 1.0])  # points in images count downwards
     for i, (name, axes) in enumerate(views.items()):
-        middle = np.array([each * (i + 0.5), SIDE / 2 - 8])
+        middle = np.array([each * (i + 0.5), height / 2 - 8])
         signs = up if axes == [0, 1] else np.array([1.0, 1.0])
         spots, moves = middle + scale * signs * pose[:, axes], scale * zoom * signs * step[:, axes]
         bones = "".join(
@@ -219,9 +220,9 @@ def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: Float[np.n
             tag("path", d=bones or "M0,0", stroke=regime_paint(regime), class_="bones"),
             tag("path", d=dots, stroke=regime_paint(regime), class_="joints"),
             *(_arrow(spot, move) for spot, move in zip(spots, moves, strict=True) if np.linalg.norm(move) > 4),
-            words(middle[0], SIDE - 6, name),
+            words(middle[0], height - 6, name),
         ]
-    return drawing(SIDE, SIDE, f"Mean pose of regime {regime}", *parts)
+    return drawing(SIDE, height, f"Mean pose of regime {regime}", *parts)
 
 
 def _image_portrait(recordings: Sequence[Recording], regime: int) -> Markup:

@@ -5,7 +5,7 @@ const DEVIATIONS = [[10, 74, 125], [127, 178, 217], null, [240, 174, 108], [160,
 
 function rowsOf(one) {
   const shown = [...state.channels].sort((a, b) => a - b);
-  const each = Math.max(52, Math.min(150, 330 / Math.max(1, shown.length)));
+  const each = Math.max(52, Math.min(170, (data.image ? 480 : 330) / Math.max(1, shown.length)));
   const rows = [{ kind: "strip", height: STRIP }];
   for (const channel of shown) rows.push({ kind: "series", height: each, channel });
   if (state.map) rows.push({ kind: "map", height: Math.min(260, Math.max(60, 4 * data.columns.length)) });
