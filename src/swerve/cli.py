@@ -271,14 +271,23 @@ def report(
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
     fitted = runs.load(run)
     if data:
-        series = _read(data, fitted.reading.but(**given))
+        series, lengths = _read(data, fitted.reading.but(**given)), []
         with display.frames_progress(sum(map(len, series))) as show:
             inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
+        lengths = reporting.example_lengths(run)
     scores, curve = reporting.load_scores(run)
     page = reporting.write_report(
-        out or run, fitted, series, inferred, scores=scores, frame_f1=curve, title=f"Swerve: {run.name}"
+        out or run,
+        fitted,
+        series,
+        inferred,
+        scores=scores,
+        frame_f1=curve,
+        title=f"Swerve: {run.name}",
+        lengths=lengths,
+        trust=reporting.load_trust(run),
     )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
