@@ -608,3 +608,26 @@ def test_the_demo_scores_reports_and_can_be_run_again(monkeypatch, tmp_path, ref
     assert {"frame_f1", "switch_f1_tol0", "switch_f1_tol5", "arhmm", "seed", "held_out_bound"} <= set(scores)
     (tmp_path / "notes.txt").write_text("mine")
     assert "is no demo" in refuse("demo", "--out", tmp_path)
+
+
+def test_forecasts_are_tables_and_pictures(balls, linear, tmp_path):
+    shown = swerve("forecast", linear, balls, "--horizon", 6, "--out", tmp_path / "ahead", "--samples", 50, *COLUMNS)
+    assert "5 recordings, 6 frames ahead" in shown
+    assert len(list((tmp_path / "ahead").glob("*.png"))) == 5
+    with (tmp_path / "ahead" / "ball-0.csv").open() as file:
+        header, *rows = csv.reader(file)
+    assert header == ["frame", "p0", "p1", "position 10%", "position 50%", "position 90%"]
+    numbers = np.array(rows, float)
+    np.testing.assert_array_equal(numbers[:, 0], np.arange(100, 106))
+    np.testing.assert_allclose(numbers[:, 1:3].sum(axis=1), 1.0, atol=1e-5)
+    assert (np.diff(numbers[:, 3:], axis=1) > 0).all()
+
+
+def test_forecasts_that_can_not_be_made_are_refused(balls, linear, tmp_path, refuse):
+    assert "horizon must be at least 1" in refuse(
+        "forecast", linear, balls, "--horizon", 0, "--out", tmp_path / "ahead", *COLUMNS
+    )
+    assert "Quantiles lie between 0 and 1" in refuse(
+        "forecast", linear, balls, "--horizon", 3, "--quantile", 90, "--out", tmp_path / "ahead", *COLUMNS
+    )
+    assert not (tmp_path / "ahead").exists()
