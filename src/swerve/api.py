@@ -1,7 +1,7 @@
 """The same verbs as the command line, for Python: fit, segment, load."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from swerve import run
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import pixel_names
@@ -37,6 +38,8 @@ def fit(
     settings: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    align_to: Run | str | Path | None = None,
+    time_budget: str | float | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     should_stop: Callable[[], bool] = lambda: False,
     **choices: Unpack[Choices],
@@ -47,13 +50,23 @@ def fit(
     (N, T, height, width), a list of recordings (T, D), or a list of Series; NaN is a missing value. `choices` say how
     files and data frames are read, as in time_column="t" (`swerve.data.reading.Reading` lists them all); the model
     remembers them. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
+    Regimes take the numbers and names of those of an older run on the same columns (`align_to`). A `time_budget` such
+    as "10m" or 600 (seconds) fits what it allows.
     """
     config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
     folder = None if out is None else Path(out)
     reading = Reading().but(**choices)
     series = to_series(data, reading, **choices)
     fitted = run.fit(
-        series, config, out=folder, resume=resume, reading=reading, on_report=on_report, should_stop=should_stop
+        series,
+        config,
+        out=folder,
+        resume=resume,
+        reading=reading,
+        on_report=on_report,
+        should_stop=should_stop,
+        align_to=align_to,
+        time_budget=None if time_budget is None else parse_duration(str(time_budget)),
     )
     if fitted.dropped:
         warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
@@ -66,15 +79,26 @@ def segment(
     *,
     samples: int = DEFAULT_SAMPLES,
     viterbi: bool = False,
+    on_progress: Callable[[float], None] = lambda frames: None,
     **choices: Unpack[Choices],
 ) -> list[Segmentation]:
     """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording.
 
-    Files and data frames are read as those of the fit were; `choices` made anew win.
+    Files and data frames are read as those of the fit were; `choices` made anew win. They may be of any length;
+    `on_progress` hears how many frames are done.
     """
     ready = fitted if isinstance(fitted, Run) else load(fitted)
     series = to_series(data, ready.reading.but(**choices), **choices)
-    return ready.segment(series, samples=samples, viterbi=viterbi)
+    return ready.segment(series, samples=samples, viterbi=viterbi, on_progress=on_progress)
+
+
+def name(fitted: Run | str | Path, names: Mapping[int, str]) -> Run:
+    """The run with some of its regimes named; a folder keeps the names for everyone who opens it later."""
+    if isinstance(fitted, Run):
+        return fitted.with_names(names)
+    named = load(fitted).with_names(names)
+    named.save_names(Path(fitted))
+    return named
 
 
 def make_config(

@@ -16,6 +16,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         _force_to_disk(temporary)
         temporary.replace(path)
+    except OSError as error:  # a full disk does not say which file
+        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
     _force_to_disk(path.parent)
@@ -39,6 +41,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             for file in temporary.iterdir():
                 file.replace(folder / file.name)
         created = []
+    except OSError as error:
+        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(folder)) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in created:

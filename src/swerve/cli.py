@@ -2,20 +2,25 @@
 
 import json
 import sys
+import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, export, reporting, reproduce
+from swerve import api, boards, demo, display, export, forecasting, reporting, reproduce
 from swerve import run as runs
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import select_columns
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.names import parse_names
 from swerve.options import takes_reading
 from swerve.recipes import RECIPES
 from swerve.settings import read_toml
@@ -73,6 +78,14 @@ def fit(
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    align_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an older run on the same columns: regimes keep its numbers and names."),
+    ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="90s, 10m or 2h: measures how long a fit takes, then fits what there is time for."),
+    ] = None,
     *,
     given: Choices,
 ) -> None:
@@ -82,30 +95,34 @@ def fit(
     How recordings are read is remembered: `swerve segment` reads new ones alike. Ctrl-C saves; `--resume` goes on to
     the same result.
     """
+    began = time.monotonic()
+    seconds = None if time_budget is None else parse_duration(time_budget)
     reading = Reading().but(**given)
     series = _read(data, reading)
     base = read_toml(config_file, Config()) if config_file else Config()
     config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    fit_series = partial(
+        runs.fit,
+        series,
+        config,
+        out=out,
+        resume=resume,
+        reading=reading,
+        align_to=align_to,
+        time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
+        on_plan=display.note,
+    )
+    curve = reporting.FrameF1Curve(series)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
-            fitted = runs.fit(series, config, out=out, resume=resume, reading=reading)
+            fitted = fit_series()
     else:
-        curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = runs.fit(
-                series,
-                config,
-                out=out,
-                resume=resume,
-                reading=reading,
-                on_report=show,
-                on_look=curve.look,
-                on_note=show,
-                should_stop=should_stop,
-            )
-    _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
+            fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
+    _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
-    inferred = fitted.infer(shown)
+    with display.frames_progress(sum(map(len, shown))) as show:
+        inferred = fitted.infer(shown, on_progress=show)
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
@@ -149,12 +166,68 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, fitted.reading.but(**given))
     export.check_file_names(series)
-    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    with display.frames_progress(sum(map(len, series))) as show:
+        found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
     labelled = export.write(
-        out, series, found, formats=formats or export.DEFAULT_FORMATS, frames_per_second=frames_per_second
+        out,
+        series,
+        found,
+        formats=formats or export.DEFAULT_FORMATS,
+        names=fitted.names if any(fitted.given_names) else (),
+        frames_per_second=frames_per_second,
     )
     switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
     display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+
+
+@app.command()
+def name(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
+    ] = None,
+) -> None:
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
+    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    for regime, called in enumerate(fitted.names):
+        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
+
+
+@app.command()
+@takes_reading()
+def forecast(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Data,
+    horizon: Annotated[int, typer.Option(help="How many frames to look ahead.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and pictures.")],
+    quantile: Annotated[list[float] | None, typer.Option(help="Of the futures; repeatable; 0.1, 0.5 and 0.9.")] = None,
+    samples: Annotated[int, typer.Option(help="Futures to draw.")] = runs.DEFAULT_FUTURES,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same futures.")] = 0,
+    future_controls: Annotated[
+        Path | None, typer.Option(help="Table of the control columns in the frames to come, where the model reads any.")
+    ] = None,
+    *,
+    given: Choices,
+) -> None:
+    """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
+
+    Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be rolled forward.
+    """
+    fitted = runs.load(run)
+    reading = fitted.reading.but(**given)
+    series = _read(data, reading)
+    export.check_file_names(series)
+    controls = None if future_controls is None else _controls(future_controls, reading.control_columns)
+    found = fitted.forecast(
+        series,
+        horizon,
+        quantiles=quantile or runs.DEFAULT_QUANTILES,
+        samples=samples,
+        controls=controls,
+        seed=seed,
+    )
+    forecasting.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
+    display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
 
 
 @app.command()
@@ -198,13 +271,23 @@ def report(
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
     fitted = runs.load(run)
     if data:
-        series = _read(data, fitted.reading.but(**given))
-        inferred = fitted.infer(series)
+        series, lengths = _read(data, fitted.reading.but(**given)), []
+        with display.frames_progress(sum(map(len, series))) as show:
+            inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
+        lengths = reporting.example_lengths(run)
     scores, curve = reporting.load_scores(run)
     page = reporting.write_report(
-        out or run, fitted, series, inferred, scores=scores, frame_f1=curve, title=f"Swerve: {run.name}"
+        out or run,
+        fitted,
+        series,
+        inferred,
+        scores=scores,
+        frame_f1=curve,
+        title=f"Swerve: {run.name}",
+        lengths=lengths,
+        trust=reporting.load_trust(run),
     )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
@@ -264,6 +347,12 @@ def _read(data: list[Path], reading: Reading) -> list[Series]:
     for note in tables.notes(series):
         display.note(note)
     return series
+
+
+def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
+    """The control columns of one table, in the order in which the model reads them."""
+    (future,) = select_columns(tables.read(path, Reading())[:1], columns)
+    return future.x
 
 
 def _read_labels(path: Path) -> dict[str, np.ndarray]:

@@ -184,13 +184,16 @@ def _chosen(series: Series, reading: Reading) -> Series:
 def _check_same_columns(where: str, columns: tuple[str, ...], first: str, expected: tuple[str, ...]) -> None:
     if columns == expected:
         return
+    one, other = f"{first}, unlike {where},", f"{where}, unlike {first},"
+    if first == where:
+        one, other = f"The first recording in {where}, unlike another,", f"A recording in {where}, unlike the first,"
     theirs, ours = set(columns), set(expected)
     for name in columns:
         if name not in ours:
-            raise unknown_column(name, expected, f"{first}, unlike {where},")
+            raise unknown_column(name, expected, one)
     for name in expected:
         if name not in theirs:
-            raise unknown_column(name, columns, f"{where}, unlike {first},")
+            raise unknown_column(name, columns, other)
 
 
 def _in_order(series: Series, columns: tuple[str, ...]) -> Series:
