@@ -181,7 +181,7 @@ def test_ctrl_c_ends_with_a_word_and_its_own_exit_code(balls, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runs, "fit", interrupted)
-    monkeypatch.setattr(sys, "argv", ["swerve", "fit", str(balls), "--out", str(tmp_path / "run"), "-k", "2"])
+    monkeypatch.setattr(sys, "argv", ["swerve", "fit", str(balls), "--out", str(tmp_path / "run"), *COLUMNS])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 130
