@@ -11,8 +11,9 @@ from swerve.arhmm.prediction import blank
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
 from swerve.run import Inferred, Run
+from swerve.training.checkpoint import write_json
 from swerve.training.loop import History
-from swerve.types import Segmentation, Series
+from swerve.types import Segmentation, Series, Skeleton
 
 FRAMES = 60
 COLUMNS = ("height", "weight")
@@ -128,6 +129,26 @@ def test_only_a_few_examples_are_kept_and_only_their_beginning(tmp_path, monkeyp
     assert {len(one) for one in series} == {len(one.segmentation.labels) for one in inferred} == {25}
 
 
+def test_examples_keep_times_rows_skeleton_and_the_whole_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "EXAMPLE_FRAMES", 25)
+    times, rows = np.arange(FRAMES) / 20, np.arange(FRAMES) * 6 + 1
+    skeleton = Skeleton(("nose", "tail"), (-1, 0), ("x",))
+    posed = replace(walk(), times=times, rows=rows, skeleton=skeleton)
+    reporting.save_examples(tmp_path, [posed, walk("plain", 20)], [found(CALM), found(CALM[:20], "plain")])
+    (again, plain), _ = reporting.load_examples(tmp_path, COLUMNS)
+    np.testing.assert_array_equal(again.times, times[:25])
+    np.testing.assert_array_equal(again.rows, rows[:25])
+    assert again.skeleton == skeleton
+    assert plain.times is None and plain.rows is None and plain.skeleton is None
+    assert reporting.example_lengths(tmp_path) == [FRAMES, 20]
+
+
+def test_examples_of_video_stay_video(tmp_path):
+    film = replace(walk(), image=(2, 1))
+    reporting.save_examples(tmp_path, [film], [found(CALM)])
+    assert reporting.load_examples(tmp_path, COLUMNS)[0][0].image == (2, 1)
+
+
 def test_a_folder_without_examples(tmp_path):
     with pytest.raises(InputError, match="name the recordings"):
         reporting.load_examples(tmp_path, COLUMNS)
@@ -161,7 +182,29 @@ def test_a_report_with_everything(fitted, tmp_path):
     assert "A &amp; B" in text
     assert "<first>" not in text
     assert "go on with --resume" in text
+    assert "--model arhmm --regimes 3" in text and "[model]\nregimes = 3" in text
 
 
 def test_a_report_without_recordings(fitted, tmp_path):
     assert reporting.write_report(tmp_path, fitted, [], []).is_file()
+
+
+def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_path):
+    assert reporting.load_trust(tmp_path) is None
+    trust = {"agreement": 0.71, "sure": 0.5, "warnings": [{"problem": "Restarts differ.", "remedy": "Try <more>."}]}
+    write_json(tmp_path / reporting.TRUST_FILE, trust)
+    flicker = found(np.arange(FRAMES) % 3)
+    page = reporting.write_report(
+        tmp_path,
+        replace(fitted, finished=False),
+        [walk()],
+        [flicker],
+        names=("rest", "", "run & jump"),
+        lengths=[9999],
+        trust=reporting.load_trust(tmp_path),
+    )
+    text = page.read_text()
+    assert "<b>Restarts differ.</b> Try &lt;more&gt;." in text and "go on with --resume" in text
+    assert "Regimes flicker" not in text  # the fit has looked at all recordings
+    assert "0.71" in text and "rest" in text and "regime 1" in text and "run &amp; jump" in text
+    assert "the first 60 of 9,999 frames" in text

@@ -147,7 +147,7 @@ def measure(
     if clock() > until:
         return None
     training, validation = stack([(prepared.training, prepared.validation)])
-    data, states = TrainingData(training, made.guides), made.states
+    data, states = TrainingData(training, made.guides, prepared.goes_on), made.states
 
     def advance() -> float:
         nonlocal states

@@ -2,8 +2,9 @@
 
 import io
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,35 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swerve.alignment import Order
+from swerve.config import Config
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
 from swerve.report import figures
+from swerve.report.packing import Recording
 from swerve.report.page import write_page
 from swerve.run import Inferred, Run
+from swerve.settings import to_options, to_toml
 from swerve.training.checkpoint import read_arrays, read_json, write_atomically
 from swerve.training.loop import History
-from swerve.types import Segmentation, Series
+from swerve.types import Segmentation, Series, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
+TRUST_FILE = "trust.json"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
 CURVE_RECORDINGS = 200
-SHOWN_SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
+STILL = ("regimes", "reconstruction")  # figures of what only a script can draw on the page
+SCORE_NAMES = {
+    "frame_f1": "frame F1",
+    "switch_f1_tol0": "switch F1, exact",
+    "switch_f1_tol5": "switch F1, within 5",
+    "nmi": "NMI",
+    "ari": "ARI",
+}
+SHOWN_SCORES = tuple(SCORE_NAMES)
 
 
 class FrameF1Curve:
@@ -66,17 +79,20 @@ def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inf
             "probabilities": found.segmentation.probabilities,
             "expected": found.expected,
         }
-        if one.s is not None:
-            parts["truth"] = one.s
+        parts |= {name: part for name, part in _optional(one).items() if part is not None}
         arrays |= {f"{i}.{name}": part[:EXAMPLE_FRAMES] for name, part in parts.items()}
-        arrays[f"{i}.name"] = np.array(one.name)
+        arrays |= {f"{i}.name": np.array(one.name), f"{i}.length": np.array(len(one))}
+        if one.image is not None:
+            arrays[f"{i}.image"] = np.array(one.image)
+        if one.skeleton is not None:
+            arrays[f"{i}.skeleton"] = np.array(json.dumps(asdict(one.skeleton)))
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
     write_atomically(folder / EXAMPLES_FILE, content.getvalue())
 
 
 def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
-    """The inverse of saving them."""
+    """The inverse of saving them; of a long recording, its beginning."""
     path = folder / EXAMPLES_FILE
     if not path.is_file():
         raise InputError(f"{folder} has no examples to draw: name the recordings, as in swerve report RUN DATA.")
@@ -85,12 +101,43 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
     for i in range(EXAMPLES):
         if f"{i}.x" not in stored:
             break
-        truth = stored.get(f"{i}.truth")
         name = str(stored[f"{i}.name"])
-        series.append(Series(stored[f"{i}.x"], s=truth, name=name, columns=columns))
+        one = Series(
+            stored[f"{i}.x"],
+            s=stored.get(f"{i}.truth"),
+            name=name,
+            columns=columns,
+            image=tuple(stored[f"{i}.image"].tolist()) if f"{i}.image" in stored else None,
+            times=stored.get(f"{i}.times"),
+            rows=stored.get(f"{i}.rows"),
+            skeleton=_skeleton_of(stored.get(f"{i}.skeleton")),
+        )
+        series.append(one)
         found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
         inferred.append(Inferred(found, stored[f"{i}.expected"]))
     return series, inferred
+
+
+def example_lengths(folder: Path) -> list[int]:
+    """Frames of the whole recordings of which examples may keep only the beginning."""
+    stored = read_arrays(folder / EXAMPLES_FILE)
+    return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
+
+
+def load_trust(folder: Path) -> dict[str, Any] | None:
+    """How far the fit can be trusted, where the run's folder says so."""
+    path = folder / TRUST_FILE
+    return read_json(path) if path.is_file() else None
+
+
+def _optional(one: Series) -> dict[str, np.ndarray | None]:
+    return {"truth": one.s, "times": one.times, "rows": one.rows}
+
+
+def _skeleton_of(stored: np.ndarray | None) -> Skeleton | None:
+    if stored is None:
+        return None
+    return Skeleton(**{name: tuple(part) for name, part in json.loads(str(stored)).items()})
 
 
 def write_report(
@@ -102,10 +149,17 @@ def write_report(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
+    names: Sequence[str] = (),
+    lengths: Sequence[int] = (),
+    trust: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Figures as PNG files under `folder`/figures and one page that holds them all."""
+    """The page, and figures for papers as PNG files under `folder`/figures.
+
+    `names` are what people call the regimes, `lengths` the frames of the whole recordings where only their beginnings
+    are given, and `trust` what the fit said of itself.
+    """
     drawn: list[tuple[str, str, Figure]] = []
-    series = select_columns(series, run.columns)
+    series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
     truth = _matched_truth(series, inferred)
     if scores:
         bars = {name: {k: row[k] / 100 for k in SHOWN_SCORES if k in row} for name, row in scores.items()}
@@ -122,22 +176,53 @@ def write_report(
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
         cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
-    if run.history is not None:
-        curves = figures.training_curves(as_figure_history(run.history, run.chosen, frame_f1))
+    history = None if run.history is None else as_figure_history(run.history, run.chosen, frame_f1)
+    if history is not None:
+        curves = figures.training_curves(history)
         drawn.append(("training", "Training: the held-out bound of every restart", curves))
-    paths = [(caption, figures.save(figure, folder / "figures" / f"{name}.png")) for name, caption, figure in drawn]
+    paths = {name: figures.save(figure, folder / "figures" / f"{name}.png") for name, _, figure in drawn}
+    still = [(caption, paths[name]) for name, caption, _ in drawn if name.startswith(STILL)]
     table = None
     if scores:
-        table = {m: {k: f"{row[k]:.1f}" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
+        table = {m: {SCORE_NAMES[k]: f"{row[k]:.1f} %" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
     return write_page(
         folder / "report.html",
         title=title,
-        summary=summary(run, inferred),
-        warnings=warnings(run, inferred),
+        summary=[*summary(run, inferred), *_trusted(trust or {})],
+        warnings=_all_warnings(run, inferred, trust or {}),
+        recordings=[
+            Recording(one, found.segmentation, found.expected, true, length)
+            for one, found, true, length in zip(
+                series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
+            )
+        ],
+        names=names,
+        history=history,
         scores=table,
-        figures=paths,
-        config_text=json.dumps(asdict(run.config), indent=2),
+        figures=still,
+        repeat=[("On the command line", fit_command(run.config)), ("As a file for --config", to_toml(run.config))],
     )
+
+
+def fit_command(config: Config) -> str:
+    """What to type to fit the same again; the recordings and the folder are left to say."""
+    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(config)]
+    return " ".join(map(shlex.quote, words))
+
+
+def _trusted(trust: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the fit said of itself, as facts beside the others."""
+    agreement, sure = trust.get("agreement"), trust.get("sure")
+    facts = [] if agreement is None else [("agreement of restarts", f"{agreement:.2f} (ARI, 1: the same)")]
+    return facts if sure is None else [*facts, ("frames all restarts agree on", f"{sure:.0%}")]
+
+
+def _all_warnings(run: Run, inferred: Sequence[Inferred], trust: Mapping[str, Any]) -> list[str | tuple[str, str]]:
+    """The fit's own warnings, each with its remedy, or else those of the recordings shown."""
+    if not trust:
+        return list(warnings(run, inferred))
+    own = [(one["problem"], one["remedy"]) for one in trust.get("warnings", ())]
+    return [*own, *warnings(run, [])]  # what is to be said of the regimes, the fit has said of all recordings
 
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
