@@ -27,6 +27,8 @@ from swerve.settings import read_toml
 from swerve.training.checkpoint import write_json
 from swerve.types import Series
 
+STOPPED = 130
+
 app = typer.Typer(
     name="swerve",
     help="Swerve finds the regimes in time series: it learns how each regime moves and labels every frame.",
@@ -407,6 +409,7 @@ def main() -> None:
             f"Error: {where}{error.strerror or error}.", style="bold red", soft_wrap=True, markup=False
         )
         sys.exit(2)
-    except KeyboardInterrupt:
-        display.errors.print("Stopped.")
-        sys.exit(130)
+    except SystemExit as end:  # what Typer makes of Ctrl-C
+        if end.code == STOPPED:
+            display.errors.print("Stopped. What was kept goes on with --resume.")
+        raise
