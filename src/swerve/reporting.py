@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from swerve.config import Config
+from swerve.alignment import Order
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
+from swerve.options import reading_options
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page
@@ -148,14 +149,13 @@ def write_report(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
-    names: Sequence[str] = (),
     lengths: Sequence[int] = (),
     trust: Mapping[str, Any] | None = None,
 ) -> Path:
     """The page, and figures for papers as PNG files under `folder`/figures.
 
-    `names` are what people call the regimes, `lengths` the frames of the whole recordings where only their beginnings
-    are given, and `trust` what the fit said of itself.
+    `lengths` are the frames of the whole recordings where only their beginnings are given, `trust` is what the fit said
+    of itself.
     """
     drawn: list[tuple[str, str, Figure]] = []
     series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
@@ -173,7 +173,7 @@ def write_report(
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
         rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
-        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes)
+        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
     history = None if run.history is None else as_figure_history(run.history, run.chosen, frame_f1)
     if history is not None:
@@ -195,17 +195,17 @@ def write_report(
                 series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
             )
         ],
-        names=names,
+        names=run.names,
         history=history,
         scores=table,
         figures=still,
-        repeat=[("On the command line", fit_command(run.config)), ("As a file for --config", to_toml(run.config))],
+        repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
     )
 
 
-def fit_command(config: Config) -> str:
+def fit_command(run: Run) -> str:
     """What to type to fit the same again; the recordings and the folder are left to say."""
-    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(config)]
+    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(run.config), *reading_options(run.reading)]
     return " ".join(map(shlex.quote, words))
 
 
@@ -234,16 +234,17 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
         ("model", run.config.kind),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
-        *((("regimes merged", _merges(run.history.merges)),) if run.history and run.history.merges else ()),
+        *((("regimes merged", _merges(run.history.merges, run.order)),) if run.history and run.history.merges else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
+        *((("aligned to", f"{run.aligned.to}: {run.aligned.agreement}"),) if run.aligned else ()),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
 
 
-def _merges(merges: Sequence[Mapping[str, Any]]) -> str:
-    """Which regimes went into which others, and what the next merge would have cost."""
-    done = [f"{one['dropped']} into {one['kept']}" for one in merges if one["accepted"]]
+def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
+    """Which regimes went into which others, by the numbers they have now, and what the next merge would have cost."""
+    done = [f"{order.index(one['dropped'])} into {order.index(one['kept'])}" for one in merges if one["accepted"]]
     last = merges[-1]
     cost = "" if last["accepted"] else f" (one more would cost {-last['change']:.3f} nats per frame)"
     return f"{', '.join(done) or 'none'}{cost}"
@@ -257,6 +258,8 @@ def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
         found.append("Training was stopped early: go on with --resume.")
     if run.dropped:
         found.append(f"These columns never change and were left out: {', '.join(run.dropped)}.")
+    if run.aligned is not None:
+        found += [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
     if labels and run.regimes > 1:
         share = np.bincount(np.concatenate(labels), minlength=run.regimes) / sum(map(len, labels))
         if share.max() > 0.98:
@@ -304,5 +307,6 @@ def _ribbon(run: Run, one: Series, found: Inferred, truth):
         truth=truth,
         columns=run.columns,
         title=one.name,
+        names=run.names if any(run.given_names) else (),
         reconstruction=found.expected if one.x.shape[1] <= 4 else None,
     )
