@@ -198,9 +198,7 @@ def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_pat
     reading = Reading(every=6, egocentric=True)
     page = reporting.write_report(
         tmp_path,
-        replace(
-            fitted, finished=False, given_names=("rest", None, "run & jump"), reading=Reading(every=6, egocentric=True)
-        ),
+        replace(fitted, finished=False, given_names=("rest", None, "run & jump"), reading=reading),
         [walk()],
         [flicker],
         lengths=[9999],
