@@ -10,7 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pandas as pd
 import pytest
 from tiny import SETTINGS
 from typer.testing import CliRunner
@@ -82,14 +84,15 @@ def linear(balls, tmp_path_factory):
 def check_labels(folder, names) -> None:
     changes = json.loads((folder / "change_points.json").read_text())
     assert set(changes) == set(names)
-    assert {one.stem for one in folder.glob("*.csv")} == set(names)
-    for name in names:
+    assert {one.stem for one in folder.glob("*.csv")} == {*names, "segments"}
+    for place, name in enumerate(names):
         with (folder / f"{name}.csv").open(newline="") as file:
             header, *rows = csv.reader(file)
-        assert header == ["frame", "regime", "p0", "p1"]
+        assert header == ["frame", "row", "regime", "p0", "p1"]
         assert [int(row[0]) for row in rows] == list(range(100))
-        regimes = np.array([int(row[1]) for row in rows])
-        probable = np.array([[float(cell) for cell in row[2:]] for row in rows])
+        assert [int(row[1]) for row in rows] == list(range(100 * place, 100 * place + 100))
+        regimes = np.array([int(row[-3]) for row in rows])
+        probable = np.array([[float(cell) for cell in row[-2:]] for row in rows])
         np.testing.assert_allclose(probable.sum(axis=1), 1.0, atol=1e-5)
         np.testing.assert_array_equal(probable[np.arange(100), regimes], probable.max(axis=1))
         assert changes[name] == (np.flatnonzero(np.diff(regimes)) + 1).tolist()
@@ -213,7 +216,7 @@ def test_a_folder_that_can_not_be_written_is_refused(balls, tmp_path, refuse, mo
 
 def test_viterbi_labels(balls, linear, tmp_path):
     swerve("segment", linear, balls, "--out", tmp_path, "--viterbi", *COLUMNS)
-    assert len(list(tmp_path.glob("*.csv"))) == 5
+    assert len(list(tmp_path.glob("ball-*.csv"))) == 5
 
 
 def test_the_same_seed_writes_the_same_file(balls, tmp_path):
@@ -236,7 +239,7 @@ def test_names_that_are_no_file_names_are_scored_too(write, linear, tmp_path):
     rows = [f"{name},{np.sin(t / 9):.4f},{int(t > 20)}" for name in ("a/b: 1", "../c d") for t in range(40)]
     data = write("odd.csv", "sequence,position,s", *rows)
     swerve("segment", linear, data, "--out", tmp_path / "labels", *COLUMNS)
-    assert len(list((tmp_path / "labels").glob("*.csv"))) == 2
+    assert len(list((tmp_path / "labels").glob("*.csv"))) == 3
     assert sorted(json.loads((tmp_path / "labels" / "change_points.json").read_text())) == ["../c d", "a/b: 1"]
     swerve("evaluate", tmp_path / "labels", data, "--sequence-column", "sequence", "--json")
 
@@ -384,7 +387,7 @@ def test_labels_that_do_not_belong_to_the_truth(refuse, write, balls):
     )
     short = write("truth.csv", "x,s", "0.0,1")
     assert "'labels' has 2 labels but 1 true ones." in refuse("evaluate", labels, short)
-    assert "has no column 'regime'" in refuse("evaluate", short, short)
+    assert 'has no column "regime"' in refuse("evaluate", short, short)
     assert 'has no column "truth"' in refuse("evaluate", labels, short, "--label-column", "truth")
 
 
@@ -446,6 +449,133 @@ def test_an_experiment_that_is_not_there(refuse, tmp_path):
     assert "There is no experiment 'bouncing-bal'" in shown
 
 
+@pytest.fixture(scope="session")
+def walks(tmp_path_factory):
+    """A run on a table with times, labels and a column to leave out, and tomorrow's table without labels."""
+    folder = tmp_path_factory.mktemp("walks")
+    regimes = np.arange(240) // 40 % 2
+    times, place = np.arange(240) / 10, np.cumsum(1.0 - 2 * regimes)
+    frame = pd.DataFrame({"t": times, "p": place, "note": "fine", "state": regimes})
+    frame["p"] += np.random.default_rng(0).normal(size=240) / 10
+    frame.to_csv(folder / "today.csv", index=False)
+    frame.drop(columns="state").iloc[:150].to_parquet(folder / "tomorrow.parquet")
+    roles = ("--time-column", "t", "--label-column", "state", "--column", "p", "--every", 2)
+    swerve("fit", folder / "today.csv", "--out", folder / "run", "--model", "arhmm", *OPTIONS, *roles)
+    return folder
+
+
+def test_new_recordings_are_read_like_those_of_the_fit(walks, tmp_path):
+    formats = [word for one in ("csv", "parquet", "segments", "audacity", "elan") for word in ("--format", one)]
+    swerve("segment", walks / "run", walks / "tomorrow.parquet", "--out", tmp_path / "labels", *formats)
+    names = {one.name for one in (tmp_path / "labels").iterdir()}
+    assert names == {"change_points.json", "segments.csv", *(f"tomorrow.{kind}" for kind in ("csv", "parquet"))} | {
+        f"tomorrow.{kind}.txt" for kind in ("audacity", "elan")
+    }
+    labels = pd.read_csv(tmp_path / "labels" / "tomorrow.csv")
+    assert list(labels.columns) == ["frame", "time", "regime", "p0", "p1"]
+    assert labels["frame"].tolist() == list(range(150))
+    np.testing.assert_allclose(labels["time"], np.arange(150) / 10)
+    swerve("report", walks / "run", walks / "tomorrow.parquet", "--out", tmp_path / "report")
+
+
+def test_an_option_given_again_wins(walks, refuse, tmp_path):
+    again = ("segment", walks / "run", walks / "today.csv", "--out", tmp_path / "labels")
+    shown = refuse(*again, "--every", 1)
+    assert '"today" has frames 0.1 apart, but the model was fitted to frames every 0.2' in shown
+    assert 'no column "nostate"' in refuse(*again, "--label-column", "nostate")
+    assert "has the columns t, but the model was fitted to p" in refuse(*again, "--column", "t", "--time-column", "")
+    assert not (tmp_path / "labels").exists()
+
+
+def test_python_reads_like_the_command_line(walks):
+    frame = pd.read_csv(walks / "today.csv")
+    fitted = runs.load(walks / "run")
+    (from_frame,), (from_file,) = api.segment(fitted, frame), api.segment(walks / "run", walks / "today.csv")
+    np.testing.assert_array_equal(from_frame.labels, from_file.labels)
+    assert len(from_file.labels) == 120
+
+
+def write_two_rates(folder):
+    times = np.cumsum([0.0, *[0.1] * 40, *[0.2] * 40])
+    pd.DataFrame({"t": times, "p": times}).to_csv(folder / "data.csv", index=False)
+    return folder / "data.csv"
+
+
+def write_hdf5(folder):
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["trace"] = np.ones((5, 2))
+    return folder / "data.h5"
+
+
+def write_pickled(folder):
+    np.savez(folder / "data.npz", x=np.array([{}, {}], dtype=object))
+    return folder / "data.npz"
+
+
+def write_wide(folder):
+    (folder / "data.csv").write_text(",".join(["1"] * 1_000_000) + "\n")
+    return folder / "data.csv"
+
+
+def write_text(name: str, content: str):
+    def write(folder):
+        (folder / name).write_text(content)
+        return folder / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write_data", "options", "message"),
+    [
+        (
+            write_text("a.csv", "t,p\n0,1\n2,2\n1,3\n"),
+            ["--time-column", "t"],
+            "row 2 (the first is row 0): 1 is an earlier",
+        ),
+        (
+            write_text("a.csv", "t,p\n0,1\n1,2\n1,3\n"),
+            ["--time-column", "t"],
+            "1 is the same time as 1 in the row before",
+        ),
+        (write_two_rates, ["--time-column", "t"], "frames 0.1 apart at first and 0.2 apart"),
+        (write_hdf5, ["--key", "traces"], 'has no key "traces": it has "trace".'),
+        (write_pickled, [], "holds Python objects; store plain numbers instead."),
+        (write_wide, [], "has 1,000,000 columns, and at most 10,000 can be used"),
+        (write_text("a.parquet", "no table"), [], "is not a Parquet file that can be read."),
+        (write_text("a.csv", "who,p\nbee,1\n"), [], 'column "who" holds no numbers: choose the measurements'),
+        (write_text("a.csv", "p\n1\n2\n"), ["--rate", "5"], "has no times to resample by"),
+        (write_text("a.csv", "p\n1\n2\n"), ["--every", "0"], "can be kept from 1 on, not 0."),
+        (write_text("a.csv", "p\n1\n2\n"), ["--skip", "2"], "has 2 frames, so 2 can not be skipped."),
+    ],
+)
+def test_recordings_that_make_no_sense(refuse, tmp_path, write_data, options, message):
+    data = write_data(tmp_path)
+    assert message in refuse("fit", data, "--out", tmp_path / "run", "--model", "arhmm", *options)
+    assert [one.name for one in tmp_path.iterdir()] == [data.name]
+
+
+def test_a_full_disk_leaves_no_labels(refuse, linear, balls, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    shown = refuse("segment", linear, balls, "--out", tmp_path / "labels", *COLUMNS)
+    assert shown == f"Error: {tmp_path / 'labels'}: could not be written (No space left on device).\n"
+    assert "No space left" in refuse("generate", "bouncing-ball", "--out", tmp_path / "a.csv", "--sequences", 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "segment", "report"])
+def test_every_choice_of_a_reading_is_an_option(command):
+    shown = swerve(command, "--help")
+    for option in (
+        *("sequence-column", "label-column", "control-column", "time-column", "column", "key", "rate", "skip", "every"),
+        *("least-likelihood", "egocentric"),
+    ):
+        assert f"--{option}" in shown
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
     callback = next(one.callback for one in cli.app.registered_commands if command in (one.name, one.callback.__name__))
@@ -478,3 +608,26 @@ def test_the_demo_scores_reports_and_can_be_run_again(monkeypatch, tmp_path, ref
     assert {"frame_f1", "switch_f1_tol0", "switch_f1_tol5", "arhmm", "seed", "held_out_bound"} <= set(scores)
     (tmp_path / "notes.txt").write_text("mine")
     assert "is no demo" in refuse("demo", "--out", tmp_path)
+
+
+def test_forecasts_are_tables_and_pictures(balls, linear, tmp_path):
+    shown = swerve("forecast", linear, balls, "--horizon", 6, "--out", tmp_path / "ahead", "--samples", 50, *COLUMNS)
+    assert "5 recordings, 6 frames ahead" in shown
+    assert len(list((tmp_path / "ahead").glob("*.png"))) == 5
+    with (tmp_path / "ahead" / "ball-0.csv").open() as file:
+        header, *rows = csv.reader(file)
+    assert header == ["frame", "p0", "p1", "position 10%", "position 50%", "position 90%"]
+    numbers = np.array(rows, float)
+    np.testing.assert_array_equal(numbers[:, 0], np.arange(100, 106))
+    np.testing.assert_allclose(numbers[:, 1:3].sum(axis=1), 1.0, atol=1e-5)
+    assert (np.diff(numbers[:, 3:], axis=1) > 0).all()
+
+
+def test_forecasts_that_can_not_be_made_are_refused(balls, linear, tmp_path, refuse):
+    assert "horizon must be at least 1" in refuse(
+        "forecast", linear, balls, "--horizon", 0, "--out", tmp_path / "ahead", *COLUMNS
+    )
+    assert "Quantiles lie between 0 and 1" in refuse(
+        "forecast", linear, balls, "--horizon", 3, "--quantile", 90, "--out", tmp_path / "ahead", *COLUMNS
+    )
+    assert not (tmp_path / "ahead").exists()

@@ -16,14 +16,15 @@ ALLOWED = {
     "coordconv": {"types", "networks"},
     "imagecode": {"types", "coordconv"},
     "messages": {"types"},
+    "chunks": {"types", "messages"},
     "triangles": set(),
     "kalman": {"types", "triangles"},
-    "arhmm": {"types", "messages"},
+    "arhmm": {"types", "messages", "chunks"},
     "model": {"types", "networks", "coordconv", "messages"},
     "posterior": {"types", "networks", "coordconv"},
     "system": {"types"},
     "objective": {"types", "messages", "model", "posterior", "system"},
-    "collapsed": {"types", "messages", "model", "posterior", "objective", "system"},
+    "collapsed": {"types", "messages", "chunks", "model", "posterior", "objective", "system"},
     "ofimages": {"types", "coordconv", "system"},
     "baselines": {
         *("types", "networks", "messages", "triangles", "kalman", "model", "posterior", "objective", "system"),
@@ -38,6 +39,8 @@ ALLOWED = {
     "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "segment": {"types", "messages", "system"},
+    # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
+    "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
 }
 TOP = {
     *(
@@ -58,7 +61,7 @@ TOP = {
         "options",
         "reproduce",
     ),
-    *("budget", "claim"),
+    *("budget", "claim", "estimator", "forecasting"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

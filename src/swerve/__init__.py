@@ -2,7 +2,8 @@
 
 from swerve.api import fit, load, name, segment
 from swerve.errors import InputError
-from swerve.types import Segmentation, Series
+from swerve.estimator import Segmenter
+from swerve.types import Forecast, Segmentation, Series
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "Segmentation", "Series", "fit", "load", "name", "segment"]
+__all__ = ["Forecast", "InputError", "Segmentation", "Segmenter", "Series", "fit", "load", "name", "segment"]

@@ -79,15 +79,17 @@ def segment(
     *,
     samples: int = DEFAULT_SAMPLES,
     viterbi: bool = False,
+    on_progress: Callable[[float], None] = lambda frames: None,
     **choices: Unpack[Choices],
 ) -> list[Segmentation]:
     """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording.
 
-    Files and data frames are read as those of the fit were; `choices` made anew win.
+    Files and data frames are read as those of the fit were; `choices` made anew win. They may be of any length;
+    `on_progress` hears how many frames are done.
     """
     ready = fitted if isinstance(fitted, Run) else load(fitted)
     series = to_series(data, ready.reading.but(**choices), **choices)
-    return ready.segment(series, samples=samples, viterbi=viterbi)
+    return ready.segment(series, samples=samples, viterbi=viterbi, on_progress=on_progress)
 
 
 def name(fitted: Run | str | Path, names: Mapping[int, str]) -> Run:

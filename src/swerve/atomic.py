@@ -41,6 +41,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             for file in temporary.iterdir():
                 file.replace(folder / file.name)
         created = []
+    except OSError as error:
+        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(folder)) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in created:

@@ -133,7 +133,7 @@ def measure(prepared: Prepared, config: Config, *, clock: Clock = time.monotonic
     made = make_restarts(prepared, alone, key=jax.random.key(config.seed))
     start = laps() / at_once
     training, validation = stack([(prepared.training, prepared.validation)])
-    data, states = TrainingData(training, made.guides), made.states
+    data, states = TrainingData(training, made.guides, prepared.goes_on), made.states
 
     def advance() -> float:
         nonlocal states

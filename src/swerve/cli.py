@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, export, reporting, reproduce
+from swerve import api, boards, demo, display, export, forecasting, reporting, reproduce
 from swerve import run as runs
 from swerve.budget import parse_duration
 from swerve.config import Config
@@ -38,8 +39,8 @@ app = typer.Typer(
 Data = Annotated[
     list[Path],
     typer.Argument(
-        help="CSV, TSV, Parquet, HDF5, NPZ or NPY files, or folders of them. A row is a frame, a column is a channel;"
-        " one recording per file unless there is a --sequence-column."
+        help="CSV, TSV, Parquet, HDF5, NPZ, NPY, BVH or AMC files, or folders of them or of pictures. A row is a frame,"
+        " a column is a channel; one recording per file unless there is a --sequence-column."
     ),
 ]
 
@@ -120,7 +121,8 @@ def fit(
             fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
     _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
-    inferred = fitted.infer(shown)
+    with display.frames_progress(sum(map(len, shown))) as show:
+        inferred = fitted.infer(shown, on_progress=show)
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
@@ -164,7 +166,8 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, fitted.reading.but(**given))
     export.check_file_names(series)
-    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    with display.frames_progress(sum(map(len, series))) as show:
+        found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
     labelled = export.write(
         out,
         series,
@@ -188,6 +191,43 @@ def name(
     fitted = api.name(run, parse_names(names)) if names else runs.load(run)
     for regime, called in enumerate(fitted.names):
         display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
+
+
+@app.command()
+@takes_reading()
+def forecast(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    data: Data,
+    horizon: Annotated[int, typer.Option(help="How many frames to look ahead.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and pictures.")],
+    quantile: Annotated[list[float] | None, typer.Option(help="Of the futures; repeatable; 0.1, 0.5 and 0.9.")] = None,
+    samples: Annotated[int, typer.Option(help="Futures to draw.")] = runs.DEFAULT_FUTURES,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same futures.")] = 0,
+    future_controls: Annotated[
+        Path | None, typer.Option(help="Table of the control columns in the frames to come, where the model reads any.")
+    ] = None,
+    *,
+    given: Choices,
+) -> None:
+    """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
+
+    Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be rolled forward.
+    """
+    fitted = runs.load(run)
+    reading = fitted.reading.but(**given)
+    series = _read(data, reading)
+    export.check_file_names(series)
+    controls = None if future_controls is None else _controls(future_controls, reading.control_columns)
+    found = fitted.forecast(
+        series,
+        horizon,
+        quantiles=quantile or runs.DEFAULT_QUANTILES,
+        samples=samples,
+        controls=controls,
+        seed=seed,
+    )
+    forecasting.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
+    display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
 
 
 @app.command()
@@ -231,8 +271,9 @@ def report(
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
     fitted = runs.load(run)
     if data:
-        series = _read(data, fitted.reading.but(**given))
-        inferred, lengths = fitted.infer(series), []
+        series, lengths = _read(data, fitted.reading.but(**given)), []
+        with display.frames_progress(sum(map(len, series))) as show:
+            inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
         lengths = reporting.example_lengths(run)
@@ -306,6 +347,12 @@ def _read(data: list[Path], reading: Reading) -> list[Series]:
     for note in tables.notes(series):
         display.note(note)
     return series
+
+
+def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
+    """The control columns of one table, in the order in which the model reads them."""
+    (future,) = select_columns(tables.read(path, Reading())[:1], columns)
+    return future.x
 
 
 def _read_labels(path: Path) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from rich.table import Table
 from swerve.budget import in_words
 from swerve.training.loop import Report
 
+WORTH_A_BAR = 20_000  # frames
 console = Console()
 errors = Console(stderr=True)
 LONGEST_PAUSE = 3600.0  # seconds between reports that still tell how long the rest takes
@@ -63,6 +64,29 @@ def training_progress(steps: int) -> Iterator[Callable[[Report | str], None]]:
                     f"{report.steps_per_second:.0f} steps/s"
                 ),
             )
+
+        yield show
+
+
+@contextmanager
+def frames_progress(frames: int) -> Iterator[Callable[[float], None]]:
+    """A bar with frames, rate and time left; none where there is too little to do to be worth one."""
+    columns = (
+        TextColumn("[bold]segmenting"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} frames"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(*columns, console=console, disable=frames < WORTH_A_BAR) as progress:
+        task = progress.add_task("", total=frames, rate="compiling")
+
+        def show(done: float) -> None:
+            seconds = progress.tasks[0].elapsed or 0.0
+            rate = f"{done / seconds:,.0f} frames/s" if seconds else ""
+            progress.update(task, completed=done, rate=rate)
 
         yield show
 

@@ -29,8 +29,8 @@ class Labelled:
     probabilities: Float[np.ndarray, "T K"]
     covered_by: Int[np.ndarray, " R"]
     """Where among `probabilities` a frame's are."""
-    rows: Int[np.ndarray, " R"] | None
-    """Its row, where a file holds several recordings."""
+    rows: Int[np.ndarray, " R"]
+    """Its row in the file, which may hold other recordings too."""
     times: Float[np.ndarray, " R"] | None
 
 
@@ -41,8 +41,8 @@ class Segment:
     recording: str
     start_frame: int
     end_frame: int
-    start_row: int | None
-    end_row: int | None
+    start_row: int
+    end_row: int
     start_time: float | None
     end_time: float | None
     regime: int
@@ -61,10 +61,8 @@ def in_the_file(series: Series, found: Segmentation, *, frames_per_second: float
     times = series.times if source is None else source.times
     if times is None and frames_per_second is not None:
         times = np.arange(len(covered_by)) / frames_per_second
-    same = rows is None or bool((rows == np.arange(len(covered_by))).all())
-    return Labelled(
-        found.name, found.labels[covered_by], found.probabilities, covered_by, None if same else rows, times
-    )
+    rows = np.arange(len(covered_by)) if rows is None else rows
+    return Labelled(found.name, found.labels[covered_by], found.probabilities, covered_by, rows, times)
 
 
 def segments_of(one: Labelled) -> list[Segment]:
@@ -78,8 +76,8 @@ def segments_of(one: Labelled) -> list[Segment]:
             recording=one.name,
             start_frame=int(start),
             end_frame=int(end),
-            start_row=None if one.rows is None else int(one.rows[start]),
-            end_row=None if one.rows is None else int(one.rows[end]),
+            start_row=int(one.rows[start]),
+            end_row=int(one.rows[end]),
             start_time=None if begins is None else float(begins[i]),
             end_time=None if begins is None else float(begins[i + 1]),
             regime=int(one.labels[start]),
@@ -139,7 +137,7 @@ def _write_csv(folder: Path, labelled: Sequence[Labelled], names: tuple[str, ...
     for one in labelled:
         with (folder / f"{file_name(one.name)}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            columns = _columns(one, names)
+            columns = _columns(one, names, _have_other_rows(labelled))
             writer.writerow([*columns, *_probability_names(one)])
             writer.writerows(_rows(one, columns))
 
@@ -155,16 +153,21 @@ def _rows(one: Labelled, columns: dict[str, Any]) -> Iterator[list[Any]]:
 def _write_parquet(folder: Path, labelled: Sequence[Labelled], names: tuple[str, ...]) -> None:
     arrow, parquet = package("pyarrow", "Parquet files"), package("pyarrow.parquet", "Parquet files")
     for one in labelled:
-        columns = _columns(one, names)
+        columns = _columns(one, names, _have_other_rows(labelled))
         probable = dict(zip(_probability_names(one), one.probabilities.T, strict=True))
         table = arrow.table(columns | {name: values[one.covered_by] for name, values in probable.items()})
         parquet.write_table(table, folder / f"{file_name(one.name)}.parquet")
 
 
-def _columns(one: Labelled, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _have_other_rows(labelled: Sequence[Labelled]) -> bool:
+    """Whether frames and rows are not the same: a file holds several recordings."""
+    return any((one.rows != np.arange(len(one.rows))).any() for one in labelled)
+
+
+def _columns(one: Labelled, names: tuple[str, ...], with_rows: bool) -> dict[str, np.ndarray]:
     """What is known of each frame besides its probabilities."""
     columns: dict[str, np.ndarray] = {"frame": np.arange(len(one.labels))}
-    if one.rows is not None:
+    if with_rows:
         columns["row"] = one.rows
     if one.times is not None:
         columns["time"] = one.times
@@ -185,7 +188,7 @@ def name_of(regime: int, names: Sequence[str]) -> str:
 
 def _write_segments(folder: Path, labelled: Sequence[Labelled], names: tuple[str, ...]) -> None:
     header = ["recording", "start_frame", "end_frame"]
-    header += ["start_row", "end_row"] if any(one.rows is not None for one in labelled) else []
+    header += ["start_row", "end_row"] if _have_other_rows(labelled) else []
     header += ["start_time", "end_time"] if any(one.times is not None for one in labelled) else []
     header += ["regime", "name", "confidence"] if names else ["regime", "confidence"]
     with (folder / SEGMENTS).open("w", newline="", encoding="utf-8") as file:

@@ -85,7 +85,7 @@ def fit_system(
         plan_of(config, video=code is not None),
         made.states,
         made.restarts,
-        TrainingData(training, made.guides),
+        TrainingData(training, made.guides, prepared.goes_on),
         validation,
         checkpoint=checkpoint,
         on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),

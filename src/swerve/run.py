@@ -5,37 +5,54 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from swerve import arhmm, budget, claim
+from swerve import arhmm, budget, chunks, claim, generation
 from swerve.alignment import Alignment, Order, align, rearranged, renumbered
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
+from swerve.arhmm.walk import ArHmmWalk
 from swerve.build import build_system, with_images
+from swerve.chunks import AbstractWalk
+from swerve.collapsed import CollapsedWalk, System
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
 from swerve.data.reading import Reading
-from swerve.data.windows import Standardizer, to_frames
+from swerve.data.windows import Standardizer, cut, frames_between, to_frames
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, fit_system
 from swerve.imagecode import ImageCode
 from swerve.names import GivenNames, all_names, with_names
 from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
-from swerve.segment import batch_rows, bucket_length, bucket_rows, infer_batch, worthwhile_labels
+from swerve.segment import (
+    MOST_FRAMES,
+    MOST_VALUES,
+    NOISE_SEED,
+    batch_rows,
+    bucket_length,
+    bucket_rows,
+    chunk_length,
+    draw_keys,
+    fits_at_once,
+    infer_batch,
+    worthwhile_labels,
+    worthwhile_labels_of_one,
+)
 from swerve.settings import from_dict
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
-from swerve.training.step import evaluate
-from swerve.types import Frames, Key, Segmentation, Series
+from swerve.training.step import evaluate, held_out_key
+from swerve.types import Forecast, Frames, Key, Segmentation, Series
 
 MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
     "model.safetensors",
@@ -45,6 +62,9 @@ MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
 )
 DEFAULT_SAMPLES = 16
 ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
+DEFAULT_FUTURES = 1000
+DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
+LONGEST_PAST = 2000  # frames that a forecast looks back on
 
 
 @dataclass(frozen=True)
@@ -98,35 +118,115 @@ class Run:
         return dataclasses.replace(self, given_names=with_names(self.given_names, names, self.regimes))
 
     def segment(
-        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+        self,
+        series: Sequence[Series],
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        viterbi: bool = False,
+        on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Segmentation]:
-        """The regime of every frame of every recording."""
-        return [one.segmentation for one in self.infer(series, samples=samples, viterbi=viterbi)]
+        """The regime of every frame of every recording; `on_progress` hears how many frames are done."""
+        found = self._infer(series, samples, viterbi, on_progress, expects=False)
+        return [one.segmentation for one in found]
 
     def infer(
-        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+        self,
+        series: Sequence[Series],
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        viterbi: bool = False,
+        on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Inferred]:
-        """Regimes and expected observations. Recordings of similar length are computed together."""
+        """Regimes and expected observations. Recordings of similar length are computed together, long ones in parts."""
+        return self._infer(series, samples, viterbi, on_progress, expects=True)
+
+    def _infer(self, series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> list[Inferred]:
+        """What is expected of a long recording takes as much memory as the recording: only where it is asked for."""
         if samples < 1:
             raise InputError(f"The number of samples must be at least 1, not {samples}.")
-        ready = self._ready(series)
-        lengths = [bucket_length(len(one)) for one in ready]
+        ready, done = self._checked(series), 0
         results: dict[int, Inferred] = {}
-        for length in sorted(set(lengths)):
-            members = [i for i, bucket in enumerate(lengths) if bucket == length]
+        long = self._long(ready)
+        lengths = {i: bucket_length(len(one)) for i, one in enumerate(ready) if i not in long}
+        for length in sorted(set(lengths.values())):
+            members = [i for i, bucket in lengths.items() if bucket == length]
             rows = batch_rows(length, len(self.columns))
             for begin in range(0, len(members), rows):
                 batch = members[begin : begin + rows]
                 results |= self._infer_batch(ready, batch, length, samples, viterbi)
+                done += sum(len(ready[i]) for i in batch)
+                on_progress(done)
+        for i in long:
+            size = len(ready[i])
+            tell = partial(_tell, on_progress, done, size)
+            results[i] = self._infer_long(ready[i], samples, viterbi, tell, expects=expects)
+            done += size
         return [self._as_numbered(results[i]) for i in range(len(ready))]
 
     def score(self, series: Sequence[Series]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
-        ready = self._ready(series)
-        frames = jax.tree.map(jnp.asarray, to_frames(ready))
-        if isinstance(self.model, ArHmm):
-            return float(held_out_likelihood(self.model, frames))
-        return float(evaluate(self.model, frames).bound)
+        ready = self._checked(series)
+        long = self._long(ready)
+        short = [one for i, one in enumerate(ready) if i not in long]
+        total = sum(self._long_bound(ready[i], held_out_key(i)) for i in long)
+        if short:
+            frames = jax.tree.map(jnp.asarray, to_frames(self.standardizer.apply_to(short)))
+            judge = held_out_likelihood if isinstance(self.model, ArHmm) else lambda *two: evaluate(*two).bound
+            average = float(judge(self.model, frames))
+            if not long:
+                return average
+            total += average * sum(map(len, short))
+        return total / sum(map(len, ready))
+
+    def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
+        """The posterior mean of the hidden state z in every frame of every recording."""
+        if not isinstance(self.model, System):
+            raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
+        _at_least_one(samples=samples)
+        key = jax.random.key(NOISE_SEED)
+        ready = self.standardizer.apply_to(self._checked(series))
+        found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
+        return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
+
+    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Series]:
+        """Recordings that the model makes up, with their regimes. `controls` (length, U) drive all of them."""
+        _at_least_one(length=length, count=count)
+        model = self._generative()
+        (u,) = self._controls_of(controls, length, 1)
+        keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(count))
+        drawn = jax.vmap(lambda key: generation.sequence(model, u, key=key))(keys)
+        x, s = self._in_units(drawn.x), renumbered(np.asarray(drawn.s, np.int64), self.order)
+        u = None if controls is None else np.asarray(controls, float)
+        made = partial(Series, u=u, columns=self.columns, image=self.image)
+        return [made(x[i], s=s[i], name=str(i)) for i in range(count)]
+
+    def forecast(
+        self,
+        series: Sequence[Series],
+        horizon: int,
+        *,
+        quantiles: Sequence[float] = DEFAULT_QUANTILES,
+        samples: int = DEFAULT_FUTURES,
+        controls: Any = None,
+        seed: int = 0,
+    ) -> list[Forecast]:
+        """The next `horizon` frames of every recording: regime probabilities and quantiles of x over drawn futures.
+
+        `controls` hold the control values of these frames, (horizon, U) for all recordings or a list with one each.
+        """
+        _at_least_one(horizon=horizon, samples=samples)
+        levels = tuple(sorted({float(level) for level in quantiles}))
+        if not levels or not 0 < levels[0] <= levels[-1] < 1:
+            raise InputError(f"Quantiles lie between 0 and 1, as 0.1 and 0.9 do, not {list(quantiles)}.")
+        model, forecasts = self._generative(), []
+        ready = self.standardizer.apply_to(self._checked(series))
+        for one, u in zip(ready, self._controls_of(controls, horizon, len(ready)), strict=True):
+            past = _padded(cut(one, max(0, len(one) - LONGEST_PAST), len(one)))
+            found = generation.futures(model, past, u, samples=samples, key=jax.random.key(seed))
+            x = np.quantile(self._in_units(found.x), levels, axis=0).swapaxes(0, 1)
+            probabilities = rearranged(np.asarray(found.probabilities, float), self.order)
+            forecasts.append(Forecast(probabilities, x, levels, one.name, self.columns))
+        return forecasts
 
     def save(self, folder: Path) -> None:
         """Writes the model file and the training history."""
@@ -170,7 +270,7 @@ class Run:
         found = dataclasses.replace(found, labels=labels, probabilities=probabilities, names=self.names)
         return dataclasses.replace(one, segmentation=found)
 
-    def _ready(self, series: Sequence[Series]) -> list[Series]:
+    def _checked(self, series: Sequence[Series]) -> list[Series]:
         if not series:
             raise InputError("There are no recordings.")
         for one in series:
@@ -184,7 +284,85 @@ class Run:
             check_finite(one)
             if (0 if one.u is None else one.u.shape[1]) != self.controls:
                 raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
-        return self.standardizer.apply_to(select_columns(series, self.columns))
+            self._check_length(one)
+        return select_columns(series, self.columns)
+
+    def _check_length(self, one: Series) -> None:
+        if walk_of(self.model) is None and (len(one) > MOST_FRAMES or one.x.size > MOST_VALUES):
+            most = min(MOST_FRAMES, MOST_VALUES // one.x.shape[1])
+            raise InputError(
+                f'Recording "{one.name}" has {len(one)} frames, but the model "{self.config.kind}" needs a recording'
+                f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
+            )
+
+    def _long(self, ready: list[Series]) -> list[int]:
+        """Which recordings are walked through chunk by chunk."""
+        if walk_of(self.model) is None:
+            return []
+        return [i for i, one in enumerate(ready) if not fits_at_once(len(one), len(self.columns))]
+
+    def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
+        walk = walk_of(self.model)
+        assert walk is not None
+        expected = np.empty(one.x.shape if expects else (0, len(self.columns)))
+
+        def keep(first: int, rows: np.ndarray) -> None:
+            expected[first : first + len(rows)] = self.standardizer.invert(rows.astype(float))
+
+        found = chunks.infer(
+            walk,
+            partial(frames_between, one, self.standardizer),
+            len(one),
+            draw_keys(samples),
+            chunk=chunk_length(len(self.columns), self.regimes),
+            on_expected=keep if expects else None,
+            on_progress=on_progress,
+        )
+        labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
+        return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
+
+    def _long_bound(self, one: Series, key: Key) -> float:
+        walk = walk_of(self.model)
+        assert walk is not None
+        chunk = chunk_length(len(self.columns), self.regimes)
+        return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
+
+    def _generative(self) -> System | ArHmm:
+        if not isinstance(self.model, System | ArHmm):
+            raise InputError(
+                f"A model of kind '{self.config.kind}' makes up no series: for samples and forecasts fit snlds, slds or"
+                " arhmm."
+            )
+        return self.model
+
+    def _controls_of(self, controls: Any, length: int, count: int) -> list[Float[Array, "T U"]]:
+        """Standardised controls of so many frames for every recording."""
+        if controls is None:
+            if self.controls:
+                raise InputError(
+                    f"The model reads {self.controls} control columns: give their values for these {length} frames."
+                )
+            return [jnp.zeros((length, 0))] * count
+        each = list(controls) if isinstance(controls, list | tuple) else [controls] * count
+        if len(each) != count:
+            raise InputError(f"There are controls for {len(each)} recordings, but {count} recordings.")
+        arrays = [np.asarray(one, float) for one in each]
+        for one in arrays:
+            if one.shape != (length, self.controls) or not np.isfinite(one).all():
+                raise InputError(
+                    f"Controls must be numbers of the shape (frames, columns) = {(length, self.controls)},"
+                    f" not {one.shape}, and none may be missing."
+                )
+        return [jnp.asarray(self.standardizer.apply_to_controls(one), jnp.float32) for one in arrays]
+
+    def _in_units(self, x: Float[Array, "*batch D"]) -> Float[np.ndarray, "*batch D"]:
+        """Made-up values in the data's units."""
+        if not bool(jnp.isfinite(x).all()):
+            raise InputError(
+                "What the model makes up grows beyond all numbers, so its regimes are not stable: ask for fewer frames,"
+                " or fit longer."
+            )
+        return self.standardizer.invert(np.asarray(x, float))
 
     def _check_image(self, one: Series) -> None:
         if one.image != self.image:
@@ -195,7 +373,7 @@ class Run:
             raise InputError(f'Recording "{one.name}" holds {theirs}, but the model was fitted to {ours}.')
 
     def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
-        frames = to_frames([ready[i] for i in batch], length=length)
+        frames = to_frames(self.standardizer.apply_to([ready[i] for i in batch]), length=length)
         padding = bucket_rows(len(batch), length, len(self.columns)) - len(batch)
         frames = jax.tree.map(
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
@@ -213,6 +391,29 @@ class Run:
             found = Segmentation(labels[row, :stop].astype(np.int64), probable, ready[i].name)
             results[i] = Inferred(found, self.standardizer.invert(expected[row, :stop].astype(float)))
         return results
+
+
+def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
+    """The model on its way through a recording of any length; None if it needs a recording as a whole."""
+    if isinstance(model, ArHmm):
+        return ArHmmWalk(model)
+    return CollapsedWalk(model) if isinstance(model, System) else None
+
+
+def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
+    on_progress(done + share * size)
+
+
+def _padded(one: Series) -> Frames:
+    """One recording, padded to a length that others share."""
+    frames = to_frames([one], length=bucket_length(len(one)))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), frames)
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
 
 
 @jax.jit
@@ -332,7 +533,7 @@ def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
     """The run to align to, if it can read these recordings."""
     try:
         older = align_to if isinstance(align_to, Run) else load(align_to)
-        older._ready(series)
+        older._checked(series)
     except InputError as error:
         called = "that run" if isinstance(align_to, Run) else align_to
         raise InputError(f"The regimes can not be aligned to those of {called}: {error}") from None

@@ -108,3 +108,15 @@ class Segmentation:
     def change_points(self) -> Int[np.ndarray, " C"]:
         """Frames t whose regime differs from that of frame t - 1."""
         return np.flatnonzero(self.labels[1:] != self.labels[:-1]) + 1
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How one recording may go on: for each of the next H frames, p(s = k) and quantiles of x in the data's units."""
+
+    probabilities: Float[np.ndarray, "H K"]
+    quantiles: Float[np.ndarray, "H Q D"]
+    levels: tuple[float, ...]
+    """The share of futures that lies below each quantile, ascending."""
+    name: str = ""
+    columns: tuple[str, ...] = ()

@@ -81,6 +81,12 @@ def test_doubts_are_answered_with_the_keys_there_are(refused):
     assert ", ...." in refused({f"k{i}/{j}": np.ones((i + j + 1, 1)) for i in range(4) for j in range(9)})
 
 
+def test_recordings_of_one_file_with_different_columns_are_refused(read):
+    contents = {"a/x": np.ones((3, 2)), "b/x": np.ones((3, 3))}
+    with pytest.raises(InputError, match=r'The first recording in .*walk.h5, unlike another, has no column "x2"'):
+        read(contents)
+
+
 def test_what_can_not_be_a_table_is_refused(refused, tmp_path):
     assert "holds no dataset" in refused({})
     assert "has columns but no rows" in refused({"x": np.zeros((0, 2))})

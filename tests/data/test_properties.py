@@ -134,6 +134,17 @@ def test_any_text_is_read_or_refused(text):
     read_or_refuse(".csv", text.encode(), Reading())
 
 
+TIMES = st.floats(allow_nan=False) | st.integers(0, 20).map(float)
+
+
+@settings(max_examples=60, deadline=None)
+@given(times=st.lists(TIMES, min_size=1, max_size=40), in_order=st.booleans(), rate=st.sampled_from([None, 0.5, 3]))
+def test_any_times_are_read_or_refused(times, in_order, rate):
+    times = sorted(set(times)) if in_order else times
+    lines = [f"{time!r},{i}" for i, time in enumerate(times)]
+    read_or_refuse(".csv", "\n".join(["t,x", *lines]).encode(), Reading(time_column="t", rate=rate))
+
+
 def read_or_refuse(kind: str, content: bytes, reading: Reading) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"data{kind}"

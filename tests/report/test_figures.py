@@ -234,3 +234,26 @@ def test_overlays_have_a_row_of_panels_each():
     assert [len(axes.images) for axes in figure.axes] == [1, 1, 1, 1, 1, 0]
     assert [title for title in titles(figure) if title] == ["truth", "model"]
     assert figures.png_bytes(figure)
+
+
+@pytest.mark.parametrize(("channels", "levels"), [(1, (0.1, 0.5, 0.9)), (2, (0.25,)), (12, (0.05, 0.25, 0.75, 0.95))])
+def test_a_forecast_goes_on_where_the_past_ends(channels, levels):
+    labels, horizon = cycling(30, 3), 8
+    spread = np.array(levels)[None, :, None]
+    quantiles = np.broadcast_to(spread, (horizon, len(levels), channels))
+    probabilities = np.full((horizon, 3), [0.2, 0.7, 0.1])
+    figure = figures.forecast(
+        series(30, channels), labels, marginals(labels, 3), probabilities, quantiles, levels, first_frame=500
+    )
+    panels_of_channels = figure.axes[:-1]
+    assert len(panels_of_channels) == min(channels, 8)
+    for axes in panels_of_channels:
+        assert len(axes.collections) >= len(levels) // 2
+        assert axes.lines[0].get_xdata()[-1] == 29
+        if len(levels) % 2:
+            np.testing.assert_array_equal(axes.lines[2].get_xdata(), np.arange(30, 38))
+    ribbon = image_with_title(figure, "regimes found, then expected")[0]
+    assert len(ribbon) == 38
+    faint = 1 - panels.opacity(np.array([0.7]), 3)[:, None] * (1 - regime_colors(np.array([1])))
+    np.testing.assert_allclose(ribbon[-1], faint[0], atol=1e-6)
+    assert figure.axes[-1].xaxis.get_major_formatter()(30, 0) == "530"

@@ -6,7 +6,9 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+
+from swerve.types import Key
 
 LOG_2PI = 1.8378770664093453
 
@@ -43,6 +45,10 @@ class AbstractNoise(eqx.Module):
         """sum_t w_tk Cov[e | e_o]: the covariance that `complete` leaves out."""
 
     @abstractmethod
+    def sample(self, regime: Int[Array, ""], *, key: Key) -> Float[Array, " D"]:
+        """One draw from N(0, Q_regime)."""
+
+    @abstractmethod
     def precision_trace(self, moment: Float[Array, "K D D"]) -> Float[Array, ""]:
         """sum_k tr(Q_k^-1 M_k)."""
 
@@ -75,6 +81,11 @@ class DiagonalNoise(AbstractNoise):
         """A missing channel keeps its whole variance."""
         missing_weight = einsum("tk,td->kd", weights, 1.0 - observed.astype(weights.dtype))
         return jax.vmap(jnp.diag)(missing_weight * self.variance)
+
+    def sample(self, regime: Int[Array, ""], *, key: Key) -> Float[Array, " D"]:
+        """Every channel on its own."""
+        scale = jnp.sqrt(self.variance[regime])
+        return scale * jax.random.normal(key, scale.shape, scale.dtype)
 
     def precision_trace(self, moment: Float[Array, "K D D"]) -> Float[Array, ""]:
         """sum_kd M_kdd / Q_kd."""
@@ -117,6 +128,11 @@ class FullNoise(AbstractNoise):
         precision = einsum("tk,tkde->kde", weights, _observed_precision(self.covariance, observed))
         explained = einsum("kde,kef,kfg->kdg", self.covariance, precision, self.covariance)
         return jnp.sum(weights, axis=0)[:, None, None] * self.covariance - explained
+
+    def sample(self, regime: Int[Array, ""], *, key: Key) -> Float[Array, " D"]:
+        """F w with Q = F F' and w white."""
+        factor = jnp.linalg.cholesky(self.covariance[regime])
+        return einsum("de,e->d", factor, jax.random.normal(key, factor.shape[:1], factor.dtype))
 
     def precision_trace(self, moment: Float[Array, "K D D"]) -> Float[Array, ""]:
         """sum_k tr(Q_k^-1 M_k)."""

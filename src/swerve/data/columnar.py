@@ -42,7 +42,8 @@ def times_of(values: np.ndarray, name: str, where: str) -> tuple[Float[np.ndarra
 def texts_of(values: np.ndarray) -> Texts:
     """Text, whatever it was; empty where nothing was."""
     collector = TextCollector()
-    collector.add("" if _is_nothing(value) else value for value in values.tolist())
+    cells = ("" if _is_nothing(value) else value for value in values.tolist())
+    collector.add(cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells)
     return collector.texts()
 
 

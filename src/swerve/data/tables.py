@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from swerve.data import egocentric, pose
 from swerve.data.arrays import read_arrays
 from swerve.data.columns import check_every_column_has_values, names_of, select_columns, unknown_column
 from swerve.data.dataframes import read_data_frame
 from swerve.data.delimited import read_delimited
 from swerve.data.hdf5 import read_hdf5
+from swerve.data.images import folders_of_frames
 from swerve.data.parquet import read_parquet
 from swerve.data.reading import Reading
 from swerve.data.sampling import sampled
@@ -34,7 +36,7 @@ READERS: dict[str, Callable[[Path, Reading], Found]] = {
     ".npy": read_arrays,
 }
 """Who reads which files: tables, whose columns have roles, or recordings as they are."""
-KINDS = f"{', '.join(list(READERS)[:-1])} or {list(READERS)[-1]}"
+KINDS = f"{', '.join([*list(READERS)[:-1], *pose.SKELETONS])} or {list(READERS)[-1]}"
 
 
 def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = None) -> list[Series]:
@@ -46,7 +48,8 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = Non
     """
     reading = reading or Reading()
     files = _files([paths] if isinstance(paths, str | Path) else paths)
-    return _assembled([(str(file), READERS[file.suffix.lower()](file, reading)) for file in files], reading)
+    found = [pose.read(file, reading) or READERS[file.suffix.lower()](file, reading) for file in files]
+    return _assembled([(str(file), one) for file, one in zip(files, found, strict=True)], reading)
 
 
 def read_frames(frames: Sequence[Any], reading: Reading | None = None) -> list[Series]:
@@ -73,7 +76,7 @@ def remembered(reading: Reading, recordings: Sequence[Series]) -> Reading:
 
 def resampled(recordings: Sequence[Series], reading: Reading) -> list[Series]:
     """Recordings that come without a file, sampled as one would be."""
-    return [sampled(one, reading, f'Recording "{one.name}"') for one in recordings]
+    return _seen([sampled(one, reading, f'Recording "{one.name}"') for one in recordings], reading)
 
 
 def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Series]:
@@ -87,13 +90,23 @@ def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Se
             whole = one.where if isinstance(one, Table) else where
             for part in parts:
                 check_width(1 if part.image else part.x.shape[1], where)
+                pose.check_same_joints(where, part.skeleton, first, recordings[0].skeleton if recordings else None)
                 expected = recordings[0].columns if recordings else part.columns
                 _check_same_columns(where, part.columns, first, expected)
                 about = whole if len(parts) == len(found) == 1 else f'{whole}, recording "{part.name}"'
                 recordings.append(sampled(_in_order(part, expected), reading, about))
     _check_rates(recordings, reading)
+    recordings = _seen(recordings, reading)
     check_every_column_has_values(recordings)
     return _with_unique_names(recordings)
+
+
+def _seen(recordings: list[Series], reading: Reading) -> list[Series]:
+    """Poses as their bodies see them, if that was asked for: only then the columns to choose from are known."""
+    if not reading.egocentric:
+        return recordings
+    aligned = egocentric.align(recordings)
+    return select_columns(aligned, reading.columns) if reading.columns else aligned
 
 
 def _files(paths: Iterable[str | Path]) -> list[Path]:
@@ -103,16 +116,20 @@ def _files(paths: Iterable[str | Path]) -> list[Path]:
     for file in files:
         if not file.exists():
             raise InputError(f"{file} does not exist.")
-        if file.suffix.lower() not in READERS:
+        if not (file.is_dir() or _is_data(file)):
             raise InputError(f"{file} is not a {KINDS} file.")
     return files
 
 
 def _data_files_in(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in READERS)
+    files = sorted(file for file in folder.iterdir() if _is_data(file)) or folders_of_frames(folder)
     if not files:
-        raise InputError(f"{folder} holds no {KINDS} file.")
+        raise InputError(f"{folder} holds no {KINDS} file and no pictures.")
     return files
+
+
+def _is_data(file: Path) -> bool:
+    return file.suffix.lower() in READERS or pose.is_skeleton_file(file)
 
 
 def _recordings(table: Table, encode: LabelEncoder) -> list[Series]:
@@ -161,19 +178,22 @@ def _split(whole: Series, sequence: Texts) -> list[Series]:
 def _chosen(series: Series, reading: Reading) -> Series:
     """A recording that came whole, with the columns that were asked for."""
     series = replace(series, columns=names_of(series))
-    return select_columns([series], reading.columns)[0] if reading.columns else series
+    return select_columns([series], reading.columns)[0] if reading.columns and not reading.egocentric else series
 
 
 def _check_same_columns(where: str, columns: tuple[str, ...], first: str, expected: tuple[str, ...]) -> None:
     if columns == expected:
         return
+    one, other = f"{first}, unlike {where},", f"{where}, unlike {first},"
+    if first == where:
+        one, other = f"The first recording in {where}, unlike another,", f"A recording in {where}, unlike the first,"
     theirs, ours = set(columns), set(expected)
     for name in columns:
         if name not in ours:
-            raise unknown_column(name, expected, f"{first}, unlike {where},")
+            raise unknown_column(name, expected, one)
     for name in expected:
         if name not in theirs:
-            raise unknown_column(name, columns, f"{where}, unlike {first},")
+            raise unknown_column(name, columns, other)
 
 
 def _in_order(series: Series, columns: tuple[str, ...]) -> Series:

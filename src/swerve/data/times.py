@@ -38,7 +38,10 @@ def check_order(times: Float[np.ndarray, " T"], rows: Int[np.ndarray, " T"], whe
     """Every frame has a time, later than the one before."""
     if not np.isfinite(times).all():
         raise InputError(f"{where}, row {rows[int(np.argmin(np.isfinite(times)))]} (the first is row 0): has no time.")
-    apart = np.diff(times)
+    with np.errstate(over="ignore"):
+        apart = np.diff(times)
+    if np.isinf(apart).any():
+        raise InputError(f"{where}: its times are too far apart to be times.")
     if (apart <= 0).any():
         t = int(np.argmax(apart <= 0)) + 1
         what, remedy = (
@@ -65,7 +68,7 @@ def check_one_rate(times: Float[np.ndarray, " T"], rows: Int[np.ndarray, " T"], 
     if count < 2:
         return
     steps = np.median(apart[: count * size].reshape(count, size), axis=1)
-    other = np.abs(np.log(steps / steps[0])) > np.log(SAME_RATE)
+    other = np.abs(np.log(steps) - np.log(steps[0])) > np.log(SAME_RATE)
     if other.any():
         first = int(np.argmax(other))
         raise two_rates(
@@ -80,18 +83,19 @@ def check_same_rate(step: float, expected: float, whose: str, where: str, *, eve
 
     Both are the times between frames that are kept, each so-many-th.
     """
-    if abs(np.log(step / expected)) > np.log(SAME_RATE_BETWEEN):
+    if abs(np.log(step) - np.log(expected)) > np.log(SAME_RATE_BETWEEN):
         raise two_rates(f"{where} has frames {_number(step)} apart, {whose} {_number(expected)}", expected / every)
 
 
 def two_rates(what: str, step: float) -> InputError:
     """The error for two sampling rates, with the way out."""
-    return InputError(f"{what}: resample to one rate, for example with --rate {_number(1 / step)}.")
+    return InputError(f"{what}: resample to one rate, for example with --rate {_number(1 / float(step))}.")
 
 
 def places_in_grid(times: Float[np.ndarray, " T"], rows: Int[np.ndarray, " T"], where: str) -> Int[np.ndarray, " T"]:
     """The number of each frame if none were missing; a gap of two steps lacks one frame."""
-    apart = np.diff(times) / (step_of(times) or 1.0)
+    with np.errstate(over="ignore"):  # a gap may be infinitely many steps wide
+        apart = np.diff(times) / (step_of(times) or 1.0)
     steps = np.where(apart < GAP, 1.0, np.round(apart))
     lacking = steps.sum() - len(steps)
     if lacking > len(times):

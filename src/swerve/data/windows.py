@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swerve.data.sampling import slice_of
 from swerve.errors import InputError
@@ -43,10 +43,11 @@ class Standardizer:
     def apply_to(self, series: Sequence[Series]) -> list[Series]:
         """The recordings with standardised x and u."""
         return [
-            replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self._apply_to_controls(one.u)) for one in series
+            replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self.apply_to_controls(one.u)) for one in series
         ]
 
-    def _apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
+    def apply_to_controls(self, u: Float[np.ndarray, "T U"] | None) -> Float[np.ndarray, "T U"] | None:
+        """To mean 0 and scale 1, where there are any."""
         return None if u is None else (u - self.control_mean) / self.control_scale
 
 
@@ -96,6 +97,15 @@ def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
     return Frames(x, observed, valid, u)  # pyright: ignore[reportArgumentType]
 
 
+def frames_between(series: Series, standardizer: Standardizer, start: int, stop: int) -> Frames:
+    """Frames start to stop - 1 of one recording, standardised; padding before its first frame and after its last."""
+    inside = cut(series, max(start, 0), min(stop, len(series)))
+    in_front = max(0, -start)
+    frames = to_frames(standardizer.apply_to([inside]), length=stop - start - in_front)
+    padded = (np.pad(leaf[0], [(in_front, 0)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in frames)
+    return Frames(*padded)  # pyright: ignore[reportArgumentType]
+
+
 def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     """Consecutive windows of at most `length` frames that together hold every frame.
 
@@ -104,6 +114,13 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     if length < 1:
         raise InputError(f"A window needs at least 1 frame, not {length}.")
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
+
+
+def windows_that_go_on(series: Sequence[Series], length: int) -> Bool[np.ndarray, " N"] | None:
+    """Which windows of `cut_windows` end where the next one begins, in the same recording; None if none does."""
+    bounds = [_window_bounds(len(one), length) for one in series]
+    found = [stop == after for own in bounds for (_, stop), (after, _) in zip(own, [*own[1:], (-1, -1)], strict=True)]
+    return np.array(found) if any(found) else None
 
 
 def splits_by_recording(series: Sequence[Series]) -> bool:

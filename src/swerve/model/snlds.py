@@ -12,7 +12,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from swerve.coordconv import CodeReader
 from swerve.model.base import AbstractDynamics, AbstractEmbedding, AbstractEmission, AbstractSwitching
@@ -41,6 +41,18 @@ class Sampled(NamedTuple):
     x: Float[Array, "T D"]
     z: Float[Array, "T L"]
     s: Int[Array, " T"]
+
+
+class Moment(NamedTuple):
+    """All of one frame and of those before it that the next frame depends on."""
+
+    s: Int[Array, ""]
+    z: Float[Array, " L"]
+    reading: Float[Array, " C"]
+    observed: Bool[Array, " C"]
+    features: Float[Array, "history F"]
+    """Of the last frames, those before the first being zero."""
+    memory: PyTree[Array]
 
 
 class Snlds(eqx.Module):
@@ -97,13 +109,18 @@ class Snlds(eqx.Module):
 
     def predicted_states(self, readings: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K L"]:
         """f_k(z_{t-1}, c_t) for t = 2..T and every regime."""
-        start = self.dynamics.initial_memory()
-        if not jax.tree.leaves(start):
-            return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(readings))
+        return self.predicted_onward(self.dynamics.initial_memory(), readings, z)[1]
+
+    def predicted_onward(
+        self, memory: PyTree[Array], readings: Frames, z: Float[Array, "T L"]
+    ) -> tuple[PyTree[Array], Float[Array, "T-1 K L"]]:
+        """The same for a stretch of a sequence, from the dynamics' memory before it to that after it."""
         transitions = (z[:-1], self.contexts(readings))
+        if not jax.tree.leaves(memory):
+            return memory, jax.vmap(lambda z, c: self.dynamics.step(memory, z, c)[1])(*transitions)
         return jax.lax.scan(
-            lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=scan_unroll()
-        )[1]
+            lambda memory, frame: self.dynamics.step(memory, *frame), memory, transitions, unroll=scan_unroll()
+        )
 
     def expected_observation(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " D"]:
         """g(z); where the emission depends on the regime, weighed by the shares of the regimes."""
@@ -121,13 +138,17 @@ class Snlds(eqx.Module):
         predicted: Float[Array, "T-1 K L"],
         *,
         temperature: Array | float = 1.0,
+        earlier: Float[Array, "earlier F"] | None = None,
     ) -> Potentials:
-        """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
+        """All factors of p(x, z, s) that involve s, and the emission, for the path z.
+
+        Of a stretch of a sequence, `earlier` holds the features of the frames before it that switches read.
+        """
         residuals = z[1:, None] - predicted
         later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
         return Potentials(
             self.log_initial,
-            self._log_transition(frames, features, z, temperature),
+            self._log_transition(frames, features, z, temperature, earlier),
             jnp.concatenate([self.initial.log_prob(z[0])[None], later]),
             self.emission.log_prob(frames.x, frames.observed, z),
         )
@@ -140,24 +161,49 @@ class Snlds(eqx.Module):
         z = self.initial.sample(s, key=state_key)
         x = self._emit(s, z, key=emit_key)
         feature, reading = self._look(x)
-        window = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
+        features = jnp.zeros((self.switching.history, len(feature))).at[-1].set(feature)
+        moment = Moment(s, z, reading, jnp.ones(reading.shape, bool), features, self.dynamics.initial_memory())
+        rest = self.go_on(moment, u[1:], key=loop_key)
+        return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
 
-        def step(carry, frame):
-            s, z, reading, window, memory = carry
+    def go_on(self, moment: Moment, u: Float[Array, "T U"], *, key: Key) -> Sampled:
+        """One draw of the frames that follow, one per row of u."""
+
+        def step(now: Moment, frame):
             u, key = frame
             switch_key, move_key, emit_key = jax.random.split(key, 3)
-            s = jax.random.categorical(switch_key, self.switching.logits(window, z, u)[s] + self.log_allowed)
-            memory, means = self.dynamics.step(memory, z, self._context(reading, jnp.ones(reading.shape, bool), u))
+            logits = self.switching.logits(now.features, now.z, u)[now.s]
+            s = jax.random.categorical(switch_key, logits + self.log_allowed)
+            context = self._context(now.reading, now.observed, u)
+            memory, means = self.dynamics.step(now.memory, now.z, context)
             z = means[s] + self.dynamics.noise.sample(s, key=move_key)
             x = self._emit(s, z, key=emit_key)
             feature, reading = self._look(x)
-            window = jnp.concatenate([window[1:], feature[None]])
-            return (s, z, reading, window, memory), Sampled(x, z, s)
+            features = jnp.concatenate([now.features[1:], feature[None]])
+            return Moment(s, z, reading, jnp.ones_like(now.observed), features, memory), Sampled(x, z, s)
 
-        keys = jax.random.split(loop_key, len(u) - 1)
-        carry = (s, z, reading, window, self.dynamics.initial_memory())
-        _, rest = jax.lax.scan(step, carry, (u[1:], keys))
-        return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), Sampled(x, z, s), rest)
+        return jax.lax.scan(step, moment, (u, jax.random.split(key, len(u))))[1]
+
+    def moment(self, frames: Frames, z: Float[Array, "T L"], s: Int[Array, ""]) -> Moment:
+        """The last valid frame of a sequence whose states are z, where the regime is s."""
+        readings = self.readings(frames.blanked())
+        last = frames.valid.sum() - 1
+        features = self.features(readings)
+        padded = jnp.concatenate([jnp.zeros((self.switching.history - 1, features.shape[1])), features])
+        recent = jax.lax.dynamic_slice_in_dim(padded, last, self.switching.history)
+        memory = self._memory(readings, z)
+        return Moment(s, z[last], readings.x[last], readings.observed[last], recent, memory)
+
+    def _memory(self, readings: Frames, z: Float[Array, "T L"]) -> PyTree[Array]:
+        """What the dynamics remember at the last valid frame."""
+
+        def step(memory, frame):
+            z, context, valid = frame
+            moved, _ = self.dynamics.step(memory, z, context)
+            return jax.tree.map(lambda new, old: jnp.where(valid, new, old), moved, memory), None
+
+        transitions = (z[:-1], self.contexts(readings), readings.valid[1:])
+        return jax.lax.scan(step, self.dynamics.initial_memory(), transitions)[0]
 
     def _look(self, x: Float[Array, " D"]) -> tuple[Float[Array, " F"], Float[Array, " C"]]:
         """Features and reading of a fully observed frame."""
@@ -170,12 +216,13 @@ class Snlds(eqx.Module):
         parts += [u] if self.dynamics_reads_u else []
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
 
-    def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
+    def _log_transition(self, frames: Frames, features, z, temperature, earlier) -> LogTransition:
         allowed = jax.lax.stop_gradient(self.log_allowed)
         if isinstance(self.switching, ConstantSwitching):
             return jax.nn.log_softmax(self.switching.base / temperature + allowed[None], axis=-1)
         history = self.switching.history
-        padded = jnp.concatenate([jnp.zeros((history - 1, features.shape[1])), features[:-1]])
+        earlier = jnp.zeros((history - 1, features.shape[1])) if earlier is None else earlier
+        padded = jnp.concatenate([earlier, features[:-1]])
         windows = jnp.stack([padded[i : i + len(features) - 1] for i in range(history)], axis=1)
         logits = jax.vmap(self.switching.logits)(windows, z[:-1], frames.u[1:])
         return jax.nn.log_softmax(logits / temperature + allowed[None, None], axis=-1)

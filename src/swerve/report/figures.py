@@ -3,6 +3,7 @@
 from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
 from swerve.report.curves import Curve, curves
+from swerve.report.forecast import forecast
 from swerve.report.marginals import stacked_marginals
 from swerve.report.palette import regime_colors
 from swerve.report.paths import paths
@@ -18,6 +19,7 @@ __all__ = [
     "History",
     "arm",
     "curves",
+    "forecast",
     "learning_story",
     "marginals_beside_truth",
     "overlays",
