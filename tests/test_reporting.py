@@ -8,6 +8,7 @@ import pytest
 from swerve import api, reporting
 from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
+from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
 from swerve.run import Inferred, Run
@@ -97,9 +98,9 @@ def test_the_summary_counts(fitted):
 def test_the_summary_tells_of_merges():
     merge = {"kept": 0, "dropped": 2, "change": -0.001, "error": 0.002, "accepted": True}
     refused = {"kept": 0, "dropped": 1, "change": -0.25, "error": 0.002, "accepted": False}
-    assert reporting._merges([merge, refused]) == "2 into 0 (one more would cost 0.250 nats per frame)"
-    assert reporting._merges([refused]) == "none (one more would cost 0.250 nats per frame)"
-    assert reporting._merges([merge]) == "2 into 0"
+    assert reporting._merges([merge, refused], (0, 1, 2)) == "2 into 0 (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([refused], (0, 1, 2)) == "none (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([merge], (0, 1, 2)) == "2 into 0"
 
 
 def test_examples_come_back_as_they_were(tmp_path):
@@ -194,12 +195,12 @@ def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_pat
     trust = {"agreement": 0.71, "sure": 0.5, "warnings": [{"problem": "Restarts differ.", "remedy": "Try <more>."}]}
     write_json(tmp_path / reporting.TRUST_FILE, trust)
     flicker = found(np.arange(FRAMES) % 3)
+    reading = Reading(every=6, egocentric=True)
     page = reporting.write_report(
         tmp_path,
-        replace(fitted, finished=False),
+        replace(fitted, finished=False, given_names=("rest", None, "run & jump"), reading=reading),
         [walk()],
         [flicker],
-        names=("rest", "", "run & jump"),
         lengths=[9999],
         trust=reporting.load_trust(tmp_path),
     )
@@ -208,3 +209,4 @@ def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_pat
     assert "Regimes flicker" not in text  # the fit has looked at all recordings
     assert "0.71" in text and "rest" in text and "regime 1" in text and "run &amp; jump" in text
     assert "the first 60 of 9,999 frames" in text
+    assert "--every 6 --egocentric" in text

@@ -12,11 +12,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swerve.alignment import Order
-from swerve.config import Config
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
+from swerve.options import reading_options
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page
@@ -149,14 +149,13 @@ def write_report(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
-    names: Sequence[str] = (),
     lengths: Sequence[int] = (),
     trust: Mapping[str, Any] | None = None,
 ) -> Path:
     """The page, and figures for papers as PNG files under `folder`/figures.
 
-    `names` are what people call the regimes, `lengths` the frames of the whole recordings where only their beginnings
-    are given, and `trust` what the fit said of itself.
+    `lengths` are the frames of the whole recordings where only their beginnings are given, `trust` is what the fit said
+    of itself.
     """
     drawn: list[tuple[str, str, Figure]] = []
     series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
@@ -196,17 +195,17 @@ def write_report(
                 series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
             )
         ],
-        names=names,
+        names=run.names,
         history=history,
         scores=table,
         figures=still,
-        repeat=[("On the command line", fit_command(run.config)), ("As a file for --config", to_toml(run.config))],
+        repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
     )
 
 
-def fit_command(config: Config) -> str:
+def fit_command(run: Run) -> str:
     """What to type to fit the same again; the recordings and the folder are left to say."""
-    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(config)]
+    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(run.config), *reading_options(run.reading)]
     return " ".join(map(shlex.quote, words))
 
 
