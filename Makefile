@@ -22,6 +22,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/arhmm.py
 	$(BIN)/python benchmarks/kalman.py
 	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/long_recording.py
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Swerve needs Python 3.11 or newer; try make PYTHON=python3.12")'

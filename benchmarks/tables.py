@@ -20,6 +20,11 @@ def main():
             ["T", "K", "swerve_ms", "hmmlearn_ratio", "autodiff_ratio", "error"],
             map(smoothing_row, stored["smoothing"]),
         )
+    for path in sorted(RESULTS.glob("long-*.json")):
+        stored = json.loads(path.read_text())
+        print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")
+        names = ("frames", "seconds", "cpu_seconds", "frames_per_cpu_second", "cost_per_frame_ratio", "peak_mib")
+        table([*names, "memory_ratio"], stored["rows"])
     for path in sorted(RESULTS.glob("arhmm-*.json")):
         stored = json.loads(path.read_text())
         print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")

@@ -1,16 +1,23 @@
 """The command line: the whole path on files, and one sentence for every mistake."""
 
 import csv
+import errno
+import itertools
 import json
+import os
 import shutil
+import signal
 import sys
+from pathlib import Path
 
+import h5py
 import numpy as np
+import pandas as pd
 import pytest
 from tiny import SETTINGS
 from typer.testing import CliRunner
 
-from swerve import api, cli, demo, reporting
+from swerve import api, cli, demo, display, reporting
 from swerve import run as runs
 from swerve.boards import BOARDS
 from swerve.data import tables
@@ -77,14 +84,15 @@ def linear(balls, tmp_path_factory):
 def check_labels(folder, names) -> None:
     changes = json.loads((folder / "change_points.json").read_text())
     assert set(changes) == set(names)
-    assert {one.stem for one in folder.glob("*.csv")} == set(names)
-    for name in names:
+    assert {one.stem for one in folder.glob("*.csv")} == {*names, "segments"}
+    for place, name in enumerate(names):
         with (folder / f"{name}.csv").open(newline="") as file:
             header, *rows = csv.reader(file)
-        assert header == ["frame", "regime", "p0", "p1"]
+        assert header == ["frame", "row", "regime", "p0", "p1"]
         assert [int(row[0]) for row in rows] == list(range(100))
-        regimes = np.array([int(row[1]) for row in rows])
-        probable = np.array([[float(cell) for cell in row[2:]] for row in rows])
+        assert [int(row[1]) for row in rows] == list(range(100 * place, 100 * place + 100))
+        regimes = np.array([int(row[-3]) for row in rows])
+        probable = np.array([[float(cell) for cell in row[-2:]] for row in rows])
         np.testing.assert_allclose(probable.sum(axis=1), 1.0, atol=1e-5)
         np.testing.assert_array_equal(probable[np.arange(100), regimes], probable.max(axis=1))
         assert changes[name] == (np.flatnonzero(np.diff(regimes)) + 1).tolist()
@@ -135,9 +143,80 @@ def test_the_whole_path_with_an_arhmm(balls, tmp_path):
     check_path(balls, tmp_path, "arhmm")
 
 
+def test_names_of_regimes(balls, linear, tmp_path, refuse):
+    folder = tmp_path / "run"
+    shutil.copytree(linear, folder)
+    assert swerve("name", folder) == "0 regime 0 1 regime 1"
+    assert swerve("name", folder, "0=<b>up", "1=$down") == "0 <b>up 1 $down"
+    assert swerve("name", folder, "1=_down") == "0 <b>up 1 _down"
+    swerve("report", folder)
+    assert "<b>up" not in (folder / "report.html").read_text()
+    assert "no regime 2: they are numbered from 0 to 1" in refuse("name", folder, "2=left")
+    assert "0=walk" in refuse("name", folder, "up")
+    assert "no run folder" in refuse("name", tmp_path / "nowhere")
+    aligned = ["fit", balls, "--model", "arhmm", *OPTIONS, *COLUMNS, "--align-to", folder]
+    shown = swerve(*aligned, "--out", tmp_path / "again", "--seed", 1)
+    assert "aligned to" in shown
+    assert "of the frames keep their number" in shown
+    assert swerve("name", tmp_path / "again") == "0 <b>up 1 _down"
+
+
+def test_a_time_budget_is_a_duration(balls, tmp_path, refuse):
+    command = ["fit", balls, "--out", tmp_path / "run", *OPTIONS, *COLUMNS, "--time-budget"]
+    assert "looks like 90s, 10m, 2h or 1h30m, not 'soon'" in refuse(*command, "soon")
+    assert not (tmp_path / "run").exists()
+    assert "too short to train a snlds: AR-HMMs instead" in swerve(*command, "20s")
+
+
+def test_ctrl_c_before_anything_is_learned_stops_at_once():
+    with display.stop_on_interrupt() as should_stop:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert not should_stop()
+        signal.raise_signal(signal.SIGINT)
+        assert should_stop()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(balls, tmp_path, refuse, monkeypatch):
+    def no_space(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    shown = refuse("fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS)
+    assert "run.json: could not be written (No space left on device)." in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_fills_up_leaves_a_run_to_resume(balls, tmp_path, refuse, monkeypatch):
+    command = ["fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS]
+    whole, calls = os.fsync, itertools.count()
+
+    def no_space(handle):
+        if next(calls) >= 2:  # a file and its folder
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(handle)
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    assert "model.safetensors: could not be written" in refuse(*command)
+    assert [one.name for one in (tmp_path / "run").iterdir()] == ["run.json"]
+    monkeypatch.undo()
+    swerve(*command, "--resume")
+
+
+def test_a_folder_that_can_not_be_written_is_refused(balls, tmp_path, refuse, monkeypatch):
+    def forbidden(self, *arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", forbidden)
+    shown = refuse("fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS)
+    assert f"{tmp_path / 'run'}: Permission denied." in shown
+
+
 def test_viterbi_labels(balls, linear, tmp_path):
     swerve("segment", linear, balls, "--out", tmp_path, "--viterbi", *COLUMNS)
-    assert len(list(tmp_path.glob("*.csv"))) == 5
+    assert len(list(tmp_path.glob("ball-*.csv"))) == 5
 
 
 def test_the_same_seed_writes_the_same_file(balls, tmp_path):
@@ -160,7 +239,7 @@ def test_names_that_are_no_file_names_are_scored_too(write, linear, tmp_path):
     rows = [f"{name},{np.sin(t / 9):.4f},{int(t > 20)}" for name in ("a/b: 1", "../c d") for t in range(40)]
     data = write("odd.csv", "sequence,position,s", *rows)
     swerve("segment", linear, data, "--out", tmp_path / "labels", *COLUMNS)
-    assert len(list((tmp_path / "labels").glob("*.csv"))) == 2
+    assert len(list((tmp_path / "labels").glob("*.csv"))) == 3
     assert sorted(json.loads((tmp_path / "labels" / "change_points.json").read_text())) == ["../c d", "a/b: 1"]
     swerve("evaluate", tmp_path / "labels", data, "--sequence-column", "sequence", "--json")
 
@@ -308,7 +387,7 @@ def test_labels_that_do_not_belong_to_the_truth(refuse, write, balls):
     )
     short = write("truth.csv", "x,s", "0.0,1")
     assert "'labels' has 2 labels but 1 true ones." in refuse("evaluate", labels, short)
-    assert "has no column 'regime'" in refuse("evaluate", short, short)
+    assert 'has no column "regime"' in refuse("evaluate", short, short)
     assert 'has no column "truth"' in refuse("evaluate", labels, short, "--label-column", "truth")
 
 
@@ -368,6 +447,133 @@ def test_a_place_where_nothing_can_be_written(refuse, balls, write):
 def test_an_experiment_that_is_not_there(refuse, tmp_path):
     shown = refuse("reproduce", "bouncing-bal", "--experiments", tmp_path)
     assert "There is no experiment 'bouncing-bal'" in shown
+
+
+@pytest.fixture(scope="session")
+def walks(tmp_path_factory):
+    """A run on a table with times, labels and a column to leave out, and tomorrow's table without labels."""
+    folder = tmp_path_factory.mktemp("walks")
+    regimes = np.arange(240) // 40 % 2
+    times, place = np.arange(240) / 10, np.cumsum(1.0 - 2 * regimes)
+    frame = pd.DataFrame({"t": times, "p": place, "note": "fine", "state": regimes})
+    frame["p"] += np.random.default_rng(0).normal(size=240) / 10
+    frame.to_csv(folder / "today.csv", index=False)
+    frame.drop(columns="state").iloc[:150].to_parquet(folder / "tomorrow.parquet")
+    roles = ("--time-column", "t", "--label-column", "state", "--column", "p", "--every", 2)
+    swerve("fit", folder / "today.csv", "--out", folder / "run", "--model", "arhmm", *OPTIONS, *roles)
+    return folder
+
+
+def test_new_recordings_are_read_like_those_of_the_fit(walks, tmp_path):
+    formats = [word for one in ("csv", "parquet", "segments", "audacity", "elan") for word in ("--format", one)]
+    swerve("segment", walks / "run", walks / "tomorrow.parquet", "--out", tmp_path / "labels", *formats)
+    names = {one.name for one in (tmp_path / "labels").iterdir()}
+    assert names == {"change_points.json", "segments.csv", *(f"tomorrow.{kind}" for kind in ("csv", "parquet"))} | {
+        f"tomorrow.{kind}.txt" for kind in ("audacity", "elan")
+    }
+    labels = pd.read_csv(tmp_path / "labels" / "tomorrow.csv")
+    assert list(labels.columns) == ["frame", "time", "regime", "p0", "p1"]
+    assert labels["frame"].tolist() == list(range(150))
+    np.testing.assert_allclose(labels["time"], np.arange(150) / 10)
+    swerve("report", walks / "run", walks / "tomorrow.parquet", "--out", tmp_path / "report")
+
+
+def test_an_option_given_again_wins(walks, refuse, tmp_path):
+    again = ("segment", walks / "run", walks / "today.csv", "--out", tmp_path / "labels")
+    shown = refuse(*again, "--every", 1)
+    assert '"today" has frames 0.1 apart, but the model was fitted to frames every 0.2' in shown
+    assert 'no column "nostate"' in refuse(*again, "--label-column", "nostate")
+    assert "has the columns t, but the model was fitted to p" in refuse(*again, "--column", "t", "--time-column", "")
+    assert not (tmp_path / "labels").exists()
+
+
+def test_python_reads_like_the_command_line(walks):
+    frame = pd.read_csv(walks / "today.csv")
+    fitted = runs.load(walks / "run")
+    (from_frame,), (from_file,) = api.segment(fitted, frame), api.segment(walks / "run", walks / "today.csv")
+    np.testing.assert_array_equal(from_frame.labels, from_file.labels)
+    assert len(from_file.labels) == 120
+
+
+def write_two_rates(folder):
+    times = np.cumsum([0.0, *[0.1] * 40, *[0.2] * 40])
+    pd.DataFrame({"t": times, "p": times}).to_csv(folder / "data.csv", index=False)
+    return folder / "data.csv"
+
+
+def write_hdf5(folder):
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["trace"] = np.ones((5, 2))
+    return folder / "data.h5"
+
+
+def write_pickled(folder):
+    np.savez(folder / "data.npz", x=np.array([{}, {}], dtype=object))
+    return folder / "data.npz"
+
+
+def write_wide(folder):
+    (folder / "data.csv").write_text(",".join(["1"] * 1_000_000) + "\n")
+    return folder / "data.csv"
+
+
+def write_text(name: str, content: str):
+    def write(folder):
+        (folder / name).write_text(content)
+        return folder / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write_data", "options", "message"),
+    [
+        (
+            write_text("a.csv", "t,p\n0,1\n2,2\n1,3\n"),
+            ["--time-column", "t"],
+            "row 2 (the first is row 0): 1 is an earlier",
+        ),
+        (
+            write_text("a.csv", "t,p\n0,1\n1,2\n1,3\n"),
+            ["--time-column", "t"],
+            "1 is the same time as 1 in the row before",
+        ),
+        (write_two_rates, ["--time-column", "t"], "frames 0.1 apart at first and 0.2 apart"),
+        (write_hdf5, ["--key", "traces"], 'has no key "traces": it has "trace".'),
+        (write_pickled, [], "holds Python objects; store plain numbers instead."),
+        (write_wide, [], "has 1,000,000 columns, and at most 10,000 can be used"),
+        (write_text("a.parquet", "no table"), [], "is not a Parquet file that can be read."),
+        (write_text("a.csv", "who,p\nbee,1\n"), [], 'column "who" holds no numbers: choose the measurements'),
+        (write_text("a.csv", "p\n1\n2\n"), ["--rate", "5"], "has no times to resample by"),
+        (write_text("a.csv", "p\n1\n2\n"), ["--every", "0"], "can be kept from 1 on, not 0."),
+        (write_text("a.csv", "p\n1\n2\n"), ["--skip", "2"], "has 2 frames, so 2 can not be skipped."),
+    ],
+)
+def test_recordings_that_make_no_sense(refuse, tmp_path, write_data, options, message):
+    data = write_data(tmp_path)
+    assert message in refuse("fit", data, "--out", tmp_path / "run", "--model", "arhmm", *options)
+    assert [one.name for one in tmp_path.iterdir()] == [data.name]
+
+
+def test_a_full_disk_leaves_no_labels(refuse, linear, balls, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    shown = refuse("segment", linear, balls, "--out", tmp_path / "labels", *COLUMNS)
+    assert shown == f"Error: {tmp_path / 'labels'}: could not be written (No space left on device).\n"
+    assert "No space left" in refuse("generate", "bouncing-ball", "--out", tmp_path / "a.csv", "--sequences", 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "segment", "report"])
+def test_every_choice_of_a_reading_is_an_option(command):
+    shown = swerve(command, "--help")
+    for option in (
+        *("sequence-column", "label-column", "control-column", "time-column", "column", "key", "rate", "skip", "every"),
+        *("least-likelihood", "egocentric"),
+    ):
+        assert f"--{option}" in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -441,3 +441,34 @@ def test_an_almost_impossible_regime_spoils_no_gradient_in_padding(unlikely):
     cut = gradient(logits[:4], evidence[:5], 5)
     np.testing.assert_allclose(padded[0][:4], cut[0], atol=1e-5)
     np.testing.assert_allclose(padded[1][:5], cut[1], atol=1e-5)
+
+
+@CONSTANT
+def test_stretches_take_the_steps_of_the_whole(constant):
+    initial, transition, evidence = args = potentials(T=12, constant=constant)
+    valid = jnp.arange(12) < 10
+    borders = [1, 4, 8, 12]  # the last stretch ends in padding
+    stretches = [
+        (transition if constant else transition[begin - 1 : end - 1], evidence[begin:end], valid[begin:end])
+        for begin, end in itertools.pairwise(borders)
+    ]
+    lost, log_joint = messages.begin(initial, evidence[0])
+    joints, bests, origins = [log_joint], [log_joint], []
+    for stretch in stretches:
+        more, log_joint = messages.onward(log_joint, *stretch)
+        best, origin = messages.best_onward(bests[-1], *stretch)
+        lost += more
+        joints.append(log_joint)
+        bests.append(best)
+        origins.append(origin)
+    future, label = jnp.zeros(K), jnp.argmax(bests[-1])
+    marginals, labels = np.zeros((12, K)), [int(label)]
+    for joint, stretch, origin, begin in reversed(list(zip(joints, stretches, origins, borders, strict=False))):
+        found, future = messages.smooth_between(joint, *stretch[:2], future, stretch[2])
+        marginals[begin - 1 : begin - 1 + len(found)] = found
+        labels = messages.trace_back(label, origin).tolist() + labels
+        label = jnp.asarray(labels[0])
+    whole = messages.smooth(*args, valid)
+    np.testing.assert_allclose(lost + logsumexp(log_joint), whole.log_z, rtol=1e-6)
+    np.testing.assert_allclose(marginals, whole.marginals, atol=1e-6)
+    assert labels == messages.viterbi(*args, valid).tolist()

@@ -1,9 +1,9 @@
 """Swerve finds the regimes in time series."""
 
-from swerve.api import fit, load, segment
+from swerve.api import fit, load, name, segment
 from swerve.errors import InputError
 from swerve.estimator import Segmenter
 from swerve.types import Forecast, Segmentation, Series
 
 __version__ = "0.1.0"
-__all__ = ["Forecast", "InputError", "Segmentation", "Segmenter", "Series", "fit", "load", "segment"]
+__all__ = ["Forecast", "InputError", "Segmentation", "Segmenter", "Series", "fit", "load", "name", "segment"]

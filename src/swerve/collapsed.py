@@ -1,12 +1,16 @@
 """Our own system: q(z | x) proposes states, the regimes are marginalised exactly."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
 
 from swerve import messages
+from swerve.chunks import AbstractWalk, First, Stretch
 from swerve.model.snlds import Snlds
-from swerve.objective import regime_chain, sequence_terms
-from swerve.posterior import Posterior
+from swerve.objective import evidence, prior_of, regime_chain, sequence_terms
+from swerve.posterior import Place, Posterior, Start, frame_noise
 from swerve.system import AbstractSystem, Inference, Knobs
 from swerve.types import Frames, Key
 
@@ -43,3 +47,125 @@ class System(AbstractSystem):
             first = frames.valid[1].astype(int)
             probabilities, path = probabilities.at[0].set(probabilities[first]), path.at[0].set(path[first])
         return Inference(probabilities, path, seen.mean(axis=0))
+
+
+class _Stand(NamedTuple):
+    """Where the system stands after some frame: the forward RNN, and each draw with the memory of the dynamics."""
+
+    ahead: Float[Array, " F"]
+    places: Place
+    memories: PyTree[Array]
+    """Where q does not follow the dynamics itself; otherwise its own place holds their memory."""
+
+
+class _Read(NamedTuple):
+    """Frames around a chunk, as the networks read them."""
+
+    frames: Frames
+    readings: Frames
+    features: Float[Array, "rows F"]
+    seen: Float[Array, "rows S"]
+
+
+class CollapsedWalk(AbstractWalk):
+    """`System.infer` and its bound, chunk by chunk (docs/how-it-works.md, "Long recordings")."""
+
+    system: System
+
+    @property
+    def before(self):
+        """The frame that a chunk is entered from, and those before it that switches read."""
+        return self.system.model.switching.history
+
+    @property
+    def after(self):
+        """q reads how x changes to the next frame."""
+        return 1
+
+    @property
+    def first_frame_tells(self):
+        return self.system.model.first_frame_tells
+
+    def nothing_behind(self):
+        return self.system.posterior.encoder.initial()[1]
+
+    def read_back(self, behind, frames):
+        ahead, _ = self.system.posterior.encoder.initial()
+        (_, behind), _ = self._encoded(self._read(frames), ahead, behind)
+        return behind
+
+    def begin(self, behind, frames, keys):
+        model, posterior = self.system.model, self.system.posterior
+        read = self._read(frames)
+        ahead, _ = posterior.encoder.initial()
+        (ahead, _), encoded = self._encoded(read, ahead, behind)
+        prior = prior_of(model, posterior, _rows(read.readings, self._with_entry))
+        first = _rows(read, self._inside)
+        nothing_yet = jnp.zeros((0, model.regimes, posterior.state_size))
+
+        def one(key):
+            noise = frame_noise(key, 1, posterior.state_size)
+            steps = posterior.steps(first.readings, first.seen, encoded, noise)
+            place, draw = posterior.begin(prior, _rows(steps, 0))
+            potentials = model.potentials(first.frames, first.features, draw.z[None], nothing_yet)
+            log_evidence, _ = evidence(model, potentials, Knobs())
+            return place, log_evidence[0], _rows(draw, None).entropy[0]
+
+        places, log_evidence, entropy = jax.vmap(one)(keys)
+        start = () if self._follows else model.dynamics.initial_memory()
+        memories = jax.tree.map(lambda leaf: jnp.tile(leaf[None], (len(keys), *[1] * leaf.ndim)), start)
+        return First(_Stand(ahead, places, memories), model.log_initial, log_evidence, entropy)
+
+    def onward(self, place, behind, frames, first, keys):
+        model, posterior = self.system.model, self.system.posterior
+        read = self._read(frames)
+        (ahead, _), encoded = self._encoded(read, place.ahead, behind)
+        chunk, entered = _rows(read, self._inside), _rows(read, self._with_entry)
+        prior = prior_of(model, posterior, entered.readings)
+
+        def one(key, start, memory):
+            noise = frame_noise(key, len(encoded), posterior.state_size, first)
+            steps = posterior.steps(chunk.readings, chunk.seen, encoded, noise)
+            end, draw = posterior.onward(prior, start, steps)
+            z = jnp.concatenate([start.z[None], draw.z])
+            predicted = draw.expected
+            if not self._follows:
+                memory, predicted = model.predicted_onward(memory, entered.readings, z)
+            earlier = read.features[: self.before - 1]
+            potentials = model.potentials(entered.frames, entered.features, z, predicted, earlier=earlier)
+            log_evidence, _ = evidence(model, potentials, Knobs())
+            return end, memory, potentials.log_transition, log_evidence[1:], draw.entropy, z
+
+        places, memories, *chain = jax.vmap(one)(keys, place.places, place.memories)
+        return Stretch(_Stand(ahead, places, memories), *chain)
+
+    def expected(self, path, marginals):
+        return jax.vmap(jax.vmap(self.system.model.expected_observation))(path, marginals).mean(axis=0)
+
+    @property
+    def _follows(self) -> bool:
+        return self.system.posterior.start is Start.DYNAMICS
+
+    @property
+    def _inside(self) -> slice:
+        return slice(self.before, -self.after)
+
+    @property
+    def _with_entry(self) -> slice:
+        return slice(self.before - 1, -self.after)
+
+    def _read(self, frames: Frames) -> _Read:
+        frames = frames.blanked()
+        readings = self.system.model.readings(frames)
+        # Switches read zeros in place of frames before the first.
+        features = jnp.where(frames.valid[:, None], self.system.model.features(readings), 0.0)
+        return _Read(frames, readings, features, self.system.posterior.look(readings, features))
+
+    def _encoded(self, read: _Read, ahead, behind):
+        seen, frames = read.seen[self._inside], _rows(read.frames, self._inside)
+        inputs = jnp.concatenate([seen, frames.u], axis=1)
+        return self.system.posterior.encoder.between((ahead, behind), inputs, frames.valid)
+
+
+def _rows(tree, which):
+    return jax.tree.map(lambda leaf: leaf[which], tree)

@@ -5,6 +5,9 @@
 Every function takes `(log_initial, log_transition, log_evidence, mask)`. Transitions are indexed [from, to];
 a constant (K, K) transition is never repeated over time. A frame whose mask is False is padding: an identity
 transition that enters no sum, whatever its evidence and the transition into it hold. Padding comes last.
+
+`begin`, `onward`, `smooth_between`, `best_onward` and `trace_back` do the same for a stretch of a longer sequence, from
+one border to the next: a whole sequence in one go, or in any number of stretches, takes the same steps.
 """
 
 import math
@@ -157,7 +160,61 @@ def viterbi(
 
     Padding repeats the last label.
     """
-    log_transition, log_evidence = _clean(log_transition, log_evidence, mask)
+    first = log_evidence[:1] if mask is None else _valid(log_evidence[:1], mask[:1])
+    _, best = begin(log_initial, first[0])
+    best, origins = best_onward(best, log_transition, log_evidence[1:], _into(mask))
+    last = jnp.argmax(best)
+    return jnp.append(trace_back(last, origins), last)
+
+
+def begin(log_initial: LogInitial, log_evidence: Float[Array, " K"]) -> tuple[Float[Array, ""], LogInitial]:
+    """log p(s_1 = k, evidence of the first frame) up to a constant, after that constant: where `onward` starts."""
+    log_evidence, offset = _centre(log_evidence[None])
+    return offset, log_initial + log_evidence[0]
+
+
+def onward(
+    log_joint: LogInitial,
+    log_transition: LogTransition,
+    log_evidence: LogEvidence,
+    mask: FrameMask | None = None,
+) -> tuple[Float[Array, ""], LogInitial]:
+    """From log p(s = k, evidence so far) in the frame before a stretch to the same in its last frame.
+
+    Both are known up to a constant, and the first value is what the second has lost of it. Transitions are those
+    into the frames of the stretch. After the last stretch log Z = all that was lost + logsumexp(log_joint).
+    """
+    arrays = _with_border(log_transition, log_evidence, mask)
+    log_z, log_joint = _forward(log_joint, *_clean(*arrays), arrays[2])
+    return log_z - _logsumexp(log_joint[-1], axis=0), log_joint[-1]
+
+
+def smooth_between(
+    log_joint: LogInitial,
+    log_transition: LogTransition,
+    log_evidence: LogEvidence,
+    log_future: LogInitial,
+    mask: FrameMask | None = None,
+) -> tuple[Float[Array, "rows K"], LogInitial]:
+    """Marginals of the frame before a stretch and of its own; then log p(evidence after it | s = k) for that frame.
+
+    `log_joint` is that of the frame before it (see `onward`), `log_future` says the same of the stretch's last frame.
+    """
+    arrays = _with_border(log_transition, log_evidence, mask)
+    messages = _messages(log_joint, *_clean(*arrays), arrays[2], log_future)
+    return _valid(jnp.exp(messages.log_marginals()), arrays[2]), messages.future[0]
+
+
+def best_onward(
+    best: LogInitial,
+    log_transition: LogTransition,
+    log_evidence: LogEvidence,
+    mask: FrameMask | None = None,
+) -> tuple[LogInitial, Int[Array, "T K"]]:
+    """v_t[k] in the last frame of a stretch from that in the frame before it, and the j that each maximum took."""
+    if mask is not None:
+        log_transition = log_transition if log_transition.ndim == 2 else _where(mask, log_transition)
+        log_evidence = _valid(log_evidence, mask)
     log_evidence, _ = _centre(log_evidence)
     stay = jnp.arange(log_evidence.shape[1])
 
@@ -169,14 +226,16 @@ def viterbi(
             origin, score = jnp.where(valid, origin, stay), jnp.where(valid, score, best)
         return score, origin
 
+    return _scan(step, best, (log_evidence, _over_time(log_transition), mask))
+
+
+def trace_back(last: Int[Array, ""], origins: Int[Array, "T K"]) -> Int[Array, " T"]:
+    """The labels of the frame before a stretch and of its own but the last, whose label is given."""
+
     def follow(label, origin):
         return origin[label], origin[label]
 
-    frames = (log_evidence[1:], _over_time(log_transition), _into(mask))
-    best, origins = _scan(step, log_initial + log_evidence[0], frames)
-    last = jnp.argmax(best)
-    _, labels = _scan(follow, last, origins, reverse=True)
-    return jnp.append(labels, last)
+    return _scan(follow, last, origins, reverse=True)[1]
 
 
 class _Messages(NamedTuple):
@@ -273,15 +332,20 @@ def _forward(
 
 
 def _messages(
-    log_initial: LogInitial, log_transition: LogTransition, log_evidence: LogEvidence, mask: FrameMask | None
+    log_initial: LogInitial,
+    log_transition: LogTransition,
+    log_evidence: LogEvidence,
+    mask: FrameMask | None,
+    log_future: LogInitial | None = None,
 ) -> _Messages:
     """Both directions in one scan: backward is forward with time turned round and [from, to] swapped."""
+    log_future = jnp.zeros_like(log_initial) if log_future is None else log_future
     log_evidence, offset = _centre(log_evidence)
     backward_transition = jnp.swapaxes(log_transition, -1, -2)
     backward_transition = backward_transition[::-1] if log_transition.ndim == 3 else backward_transition
     valid = _into(mask)
     past, future = jax.vmap(_propagate)(
-        jnp.stack([log_initial, jnp.zeros_like(log_initial)]),
+        jnp.stack([log_initial, log_future]),
         jnp.stack([log_transition, backward_transition]),
         jnp.stack([log_evidence, log_evidence[::-1]]),
         None if valid is None else jnp.stack([valid, valid[::-1]]),
@@ -342,8 +406,16 @@ def _clean(
     if mask is None:
         return log_transition, log_evidence
     if log_transition.ndim == 3:
-        log_transition = jnp.where(mask[1:, None, None], log_transition, 0.0)
+        log_transition = _where(mask[1:], log_transition)
     return log_transition, _valid(log_evidence, mask)
+
+
+def _with_border(
+    log_transition: LogTransition, log_evidence: LogEvidence, mask: FrameMask | None
+) -> tuple[LogTransition, Float[Array, "rows K"], Bool[Array, " rows"] | None]:
+    """A stretch behind the frame before it, whose evidence is in the message already."""
+    log_evidence = jnp.concatenate([jnp.zeros_like(log_evidence[:1]), log_evidence])
+    return log_transition, log_evidence, None if mask is None else jnp.append(jnp.ones(1, bool), mask)
 
 
 def _centre(log_evidence: LogEvidence) -> tuple[LogEvidence, Float[Array, ""]]:
@@ -378,6 +450,10 @@ def _into(mask: FrameMask | None) -> Bool[Array, " steps"] | None:
 
 def _valid(x: Float[Array, "T K"], mask: FrameMask | None) -> Float[Array, "T K"]:
     return x if mask is None else jnp.where(mask[:, None], x, 0.0)
+
+
+def _where(mask: Bool[Array, " steps"], log_transition: Float[Array, "steps K K"]) -> Float[Array, "steps K K"]:
+    return jnp.where(mask[:, None, None], log_transition, 0.0)
 
 
 def _finite(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -121,7 +121,24 @@ class Bidirectional(eqx.Module):
         """Width of the output: both directions side by side."""
         return self.forward.size + self.backward.size
 
+    def initial(self) -> tuple[Float[Array, " F"], Float[Array, " B"]]:
+        """The states before the first frame and after the last."""
+        return self.forward.initial(), self.backward.initial()
+
     def __call__(self, inputs: Float[Array, "T I"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
+        return self.between(self.initial(), inputs, valid)[1]
+
+    def between(
+        self,
+        borders: tuple[Float[Array, " F"], Float[Array, " B"]],
+        inputs: Float[Array, "T I"],
+        valid: Bool[Array, " T"],
+    ) -> tuple[tuple[Float[Array, " F"], Float[Array, " B"]], Float[Array, "T H"]]:
+        """A stretch of a sequence, from the states before and after it: states after and before it, and the outputs.
+
+        In both the first is that of the forward pass.
+        """
+
         def step(states, frame):
             forward, backward = states
             forward_gates, backward_gates, backward_valid = frame
@@ -135,6 +152,5 @@ class Bidirectional(eqx.Module):
             jax.vmap(self.backward.project)(inputs)[::-1],
             valid[::-1],
         )
-        start = (self.forward.initial(), self.backward.initial())
-        _, (ahead, behind) = jax.lax.scan(step, start, frames, unroll=scan_unroll())
-        return jnp.concatenate([ahead, behind[::-1]], axis=1)
+        borders, (ahead, behind) = jax.lax.scan(step, borders, frames, unroll=scan_unroll())
+        return borders, jnp.concatenate([ahead, behind[::-1]], axis=1)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from swerve import messages
-from swerve.model.snlds import Snlds
+from swerve.model.snlds import Potentials, Snlds
 from swerve.posterior import Draw, Posterior, Prior, Start
 from swerve.system import Knobs, Terms, watched
 from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
@@ -50,10 +50,19 @@ def regime_chain(
     frames = frames.blanked()
     readings = model.readings(frames)
     features = model.features(readings)
-    draw = posterior(readings, features, _prior(model, posterior, readings), key=key)
+    draw = posterior(readings, features, prior_of(model, posterior, readings), key=key)
     follows = posterior.start is Start.DYNAMICS
     predicted = draw.expected[1:] if follows else model.predicted_states(readings, draw.z)
     potentials = model.potentials(frames, features, draw.z, predicted, temperature=knobs.temperature)
+    log_evidence, bends = evidence(model, potentials, knobs, guide)
+    chain = RegimeChain(potentials.log_initial, potentials.log_transition, log_evidence, frames.valid)
+    return draw, chain, bends
+
+
+def evidence(
+    model: Snlds, potentials: Potentials, knobs: Knobs, guide: Float[Array, "T K"] | None = None
+) -> tuple[LogEvidence, Bends]:
+    """B_t(k), and how far the knobs bent it."""
     allowed = model.allowed[None]
     centre = jnp.mean(potentials.log_dynamics, axis=1, where=allowed, keepdims=True)
     spread = potentials.log_dynamics - centre
@@ -61,9 +70,7 @@ def regime_chain(
         tempering=spread / knobs.evidence_temperature - spread,
         guidance=jnp.zeros_like(spread) if guide is None else knobs.guidance * guide,
     )
-    log_evidence = centre + spread / knobs.evidence_temperature + potentials.log_emission + bends.guidance
-    chain = RegimeChain(potentials.log_initial, potentials.log_transition, log_evidence, frames.valid)
-    return draw, chain, bends
+    return centre + spread / knobs.evidence_temperature + potentials.log_emission + bends.guidance, bends
 
 
 def elbo(draw: Draw, chain: RegimeChain) -> Float[Array, ""]:
@@ -98,7 +105,7 @@ def _expected(values: LogEvidence, marginals: Float[Array, "T K"]) -> Float[Arra
     return jnp.where(marginals > 0, marginals * values, 0.0).sum()
 
 
-def _prior(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
+def prior_of(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
     """Where q starts from: the model's predictions, the last state, or the origin."""
     if posterior.start is Start.DYNAMICS:
         memory = model.dynamics.initial_memory()

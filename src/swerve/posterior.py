@@ -7,7 +7,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from swerve.networks import AbstractCell, Bidirectional, Mlp, scan_unroll
 from swerve.types import Frames, Key
@@ -30,6 +30,25 @@ class Draw(NamedTuple):
     def entropy(self) -> Float[Array, " T"]:
         """H(q(z_t | z_{1:t-1}, x)) = sum_l log scale_tl + (L/2) log 2 pi e."""
         return jnp.log(self.scale).sum(axis=1) + self.scale.shape[1] * HALF_LOG_TWO_PI_E
+
+
+class Step(NamedTuple):
+    """All that q reads to take its steps, a row per frame; none of it depends on z."""
+
+    logits: Float[Array, "T M"]
+    gates: Float[Array, "T G"]
+    direct: Float[Array, "T H"]
+    noise: Float[Array, "T L"]
+    x: Float[Array, "T D"]
+    observed: Bool[Array, "T D"]
+
+
+class Place(NamedTuple):
+    """Where q stands on its way from left to right, after some frame."""
+
+    memory: Float[Array, " S"]
+    z: Float[Array, " L"]
+    prior_memory: PyTree[Array]
 
 
 class Start(Enum):
@@ -133,55 +152,84 @@ class Posterior(eqx.Module):
 
         `frames` hold x itself or, for images, their codes in its place.
         """
+        seen = self.look(frames, model_features)
+        encoded = self.encoder(jnp.concatenate([seen, frames.u], axis=1), frames.valid)
+        steps = self.steps(frames, seen, encoded, frame_noise(key, len(seen), self.state_size))
+        place, first = self.begin(prior, jax.tree.map(lambda a: a[0], steps))
+        _, rest = self.onward(prior, place, jax.tree.map(lambda a: a[1:], steps))
+        return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
+
+    def look(self, frames: Frames, model_features: Float[Array, "T F"]) -> Float[Array, "T S"]:
+        """What both RNNs read of every frame and its neighbours, controls apart."""
         features = model_features
         if self.embedding is not None:
             features = self.embedding(frames.x, frames.observed)
         if self.change_gain is not None:
             features = jnp.concatenate([features, changes(frames, self.change_gain)], axis=1)
-        encoded = self.encoder(jnp.concatenate([features, frames.u], axis=1), frames.valid)
-        read = jnp.concatenate([encoded, features], axis=1)
-        from_memory, from_read = jnp.split(self.head.weight, [self.causal.size], axis=1)
+        return features
+
+    def steps(
+        self,
+        frames: Frames,
+        seen: Float[Array, "T S"],
+        encoded: Float[Array, "T H"],
+        noise: Float[Array, "T L"],
+    ) -> Step:
+        """What the way from left to right needs of every frame, taken out of its loop."""
+        read = jnp.concatenate([encoded, seen], axis=1)
+        _, from_read = self._head_weights()
         assert self.head.bias is not None
-        per_frame = (
+        return Step(
             jax.vmap(self.weights)(read),
             jax.vmap(self.causal.project)(read),
             read @ from_read.T + self.head.bias[None],
-            frame_noise(key, len(read), self.state_size),
+            noise,
             frames.x,
             frames.observed,
         )
 
-        def propose(memory, z, expected, scales, frame):
-            logits, gates, direct, noise, x, observed = frame
+    def begin(self, prior: Prior, step: Step) -> tuple[Place, Draw]:
+        """The first frame."""
+        nowhere = jnp.zeros(self.state_size)
+        propose = self._proposer(prior)
+        memory, first = propose(self.causal.initial(), nowhere, prior.first, prior.first_scales, step)
+        return Place(memory, first.z, prior.memory), first
+
+    def onward(self, prior: Prior, place: Place, steps: Step) -> tuple[Place, Draw]:
+        """Any number of frames after the place where q stands."""
+        propose = self._proposer(prior)
+
+        def move(place, frame):
+            context, step = frame
+            prior_memory, expected = prior.predict(place.prior_memory, place.z, context)
+            memory, draw = propose(place.memory, place.z, expected, prior.scales, step)
+            return Place(memory, draw.z, prior_memory), draw
+
+        return jax.lax.scan(move, place, (prior.contexts, steps), unroll=scan_unroll())
+
+    def _head_weights(self):
+        return jnp.split(self.head.weight, [self.causal.size], axis=1)
+
+    def _proposer(self, prior: Prior) -> Callable:
+        """One step: (memory, z_{t-1}, expected states, their scales, what is read) -> (memory, Draw)."""
+        from_memory, _ = self._head_weights()
+
+        def propose(memory, z, expected, scales, step: Step):
             own = self.weights_from_state(jnp.concatenate([memory[: self.causal.size], z]))
-            weights = jax.nn.softmax(logits + own + prior.log_allowed)
+            weights = jax.nn.softmax(step.logits + own + prior.log_allowed)
             mean = weights @ expected
-            error = jnp.zeros_like(x)
+            error = jnp.zeros_like(step.x)
             if prior.observe is not None:
-                error = jnp.where(observed, x - prior.observe(mean, weights), 0.0)
-            memory = self.causal.step(memory, gates + self.state_gates(jnp.concatenate([z, error])))
-            outputs = from_memory @ memory[: self.causal.size] + direct
+                error = jnp.where(step.observed, step.x - prior.observe(mean, weights), 0.0)
+            memory = self.causal.step(memory, step.gates + self.state_gates(jnp.concatenate([z, error])))
+            outputs = from_memory @ memory[: self.causal.size] + step.direct
             shift, raw_scale, door = jnp.split(outputs, 3)
             unit = weights @ scales
             mean = mean + unit * (shift + 2 * jax.nn.sigmoid(door) * (self.gain @ error))
             scale = unit * (SMALLEST_SCALE + jax.nn.softplus(raw_scale))
-            return memory, Draw(mean + scale * noise, mean, scale, expected)
+            return memory, Draw(mean + scale * step.noise, mean, scale, expected)
 
-        def step(carry, frame):
-            memory, z, prior_memory = carry
-            context, *rest = frame
-            prior_memory, expected = prior.predict(prior_memory, z, context)
-            memory, draw = propose(memory, z, expected, prior.scales, rest)
-            return (memory, draw.z, prior_memory), draw
-
-        at_first = jax.tree.map(lambda a: a[0], per_frame)
-        later = jax.tree.map(lambda a: a[1:], per_frame)
-        memory, first = propose(
-            self.causal.initial(), jnp.zeros(self.state_size), prior.first, prior.first_scales, at_first
-        )
-        carry = (memory, first.z, prior.memory)
-        _, rest = jax.lax.scan(step, carry, (prior.contexts, *later), unroll=scan_unroll())
-        return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
+        return propose
 
 
 def changes(frames: Frames, gain: Float[Array, " D"]) -> Float[Array, "T 2*D"]:
@@ -192,7 +240,7 @@ def changes(frames: Frames, gain: Float[Array, " D"]) -> Float[Array, "T 2*D"]:
     return jnp.concatenate([jnp.concatenate([border, steps]), jnp.concatenate([steps, border])], axis=1)
 
 
-def frame_noise(key: Key, length: int, size: int) -> Float[Array, "T L"]:
-    """Standard normal noise whose row t depends on the key and t alone."""
-    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(length))
+def frame_noise(key: Key, length: int, size: int, first: Int[Array, ""] | int = 0) -> Float[Array, "T L"]:
+    """Standard normal noise whose rows depend on the key and on the frames' indices alone."""
+    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(first + jnp.arange(length))
     return jax.vmap(lambda k: jax.random.normal(k, (size,)))(keys)

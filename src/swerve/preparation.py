@@ -7,12 +7,19 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from swerve.config import Config
 from swerve.data.board import Board
 from swerve.data.columns import drop_constant_columns, names_of
-from swerve.data.windows import Standardizer, cut_windows, split_validation, splits_by_recording, to_frames
+from swerve.data.windows import (
+    Standardizer,
+    cut_windows,
+    split_validation,
+    splits_by_recording,
+    to_frames,
+    windows_that_go_on,
+)
 from swerve.errors import InputError
 from swerve.imagecode import ImageCode, read_codes
 from swerve.types import Frames, Series
@@ -34,6 +41,8 @@ class Prepared:
     """Every window is a recording from its first frame to its last."""
     image: tuple[int, int] | None = None
     """Height and width of video."""
+    goes_on: Bool[Array, " N"] | None = None
+    """Which training windows end where the next one begins, in the same recording."""
 
     @property
     def change_scale(self) -> Float[Array, " D"]:
@@ -67,6 +76,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     windows = [
         to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
     ]
+    goes_on = windows_that_go_on(training, length)
     held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
     return Prepared(
         training=jax.tree.map(jnp.asarray, windows[0]),
@@ -77,6 +87,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
         whole=splits_by_recording(kept) and all(len(one) <= length for one in kept),
         image=kept[0].image,
+        goes_on=None if goes_on is None else jnp.asarray(goes_on),
     )
 
 

@@ -103,7 +103,7 @@ def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, wor
     return Repeats(
         _one_axis([one.states for one in made]),
         _one_axis(restarts),
-        TrainingData(training, jnp.concatenate([one.guides for one in made])),
+        TrainingData(training, jnp.concatenate([one.guides for one in made]), prepared.goes_on),
         validation,
         sources,
         codes,

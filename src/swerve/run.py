@@ -1,9 +1,10 @@
 """A fitted model and everything needed to use it on new recordings; saved as a folder."""
 
 import dataclasses
-import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,57 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from swerve import arhmm, generation
+from swerve import arhmm, budget, chunks, claim, generation
+from swerve.alignment import Alignment, Order, align, rearranged, renumbered
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
+from swerve.arhmm.walk import ArHmmWalk
 from swerve.build import build_system, with_images
-from swerve.collapsed import System
+from swerve.chunks import AbstractWalk
+from swerve.collapsed import CollapsedWalk, System
 from swerve.config import Config
+from swerve.data import tables
 from swerve.data.columns import names_of, select_columns
-from swerve.data.windows import Standardizer, cut, to_frames
+from swerve.data.reading import Reading
+from swerve.data.windows import Standardizer, cut, frames_between, to_frames
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, fit_system
 from swerve.imagecode import ImageCode
+from swerve.names import GivenNames, all_names, with_names
 from swerve.preparation import Prepared, check_finite, prepare
 from swerve.seeds import held_out_likelihood
-from swerve.segment import NOISE_SEED, batch_rows, bucket_length, bucket_rows, infer_batch, worthwhile_labels
+from swerve.segment import (
+    MOST_FRAMES,
+    MOST_VALUES,
+    NOISE_SEED,
+    batch_rows,
+    bucket_length,
+    bucket_rows,
+    chunk_length,
+    draw_keys,
+    fits_at_once,
+    infer_batch,
+    worthwhile_labels,
+    worthwhile_labels_of_one,
+)
 from swerve.settings import from_dict
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
 from swerve.training.loop import History, Report
-from swerve.training.step import evaluate
+from swerve.training.step import evaluate, held_out_key
 from swerve.types import Forecast, Frames, Key, Segmentation, Series
 
-MODEL_FILE, CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE = (
+MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
     "model.safetensors",
     "training.safetensors",
-    "run.json",
     "history.json",
+    "regimes.json",
 )
 DEFAULT_SAMPLES = 16
 DEFAULT_FUTURES = 1000
 DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
 LONGEST_PAST = 2000  # frames that a forecast looks back on
+ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
 
 
 @dataclass(frozen=True)
@@ -71,52 +92,99 @@ class Run:
     dropped: tuple[str, ...] = ()
     image: tuple[int, int] | None = None
     """Height and width of the video it was fitted to."""
+    reading: Reading = field(default_factory=Reading)
+    """How the recordings were read, so that new ones are read alike."""
+    aligned: Alignment | None = None
+    """Where the regimes have the numbers of an older run's."""
+    given_names: GivenNames = ()
+
+    @property
+    def order(self) -> Order:
+        """For every number that labels use, the regime of `model` that it stands for; None for none."""
+        return tuple(range(self.config.model.regimes)) if self.aligned is None else self.aligned.order
 
     @property
     def regimes(self) -> int:
-        """K."""
-        return self.config.model.regimes
+        """K: as many numbers as labels may use."""
+        return len(self.order)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each regime is called: the name it was given, or "regime 0" and so on."""
+        return all_names(self.given_names, self.regimes)
+
+    def with_names(self, names: Mapping[int, str]) -> "Run":
+        """The same run with some regimes (named or not so far) called so."""
+        return dataclasses.replace(self, given_names=with_names(self.given_names, names, self.regimes))
 
     def segment(
-        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+        self,
+        series: Sequence[Series],
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        viterbi: bool = False,
+        on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Segmentation]:
-        """The regime of every frame of every recording."""
-        return [one.segmentation for one in self.infer(series, samples=samples, viterbi=viterbi)]
+        """The regime of every frame of every recording; `on_progress` hears how many frames are done."""
+        found = self._infer(series, samples, viterbi, on_progress, expects=False)
+        return [one.segmentation for one in found]
 
     def infer(
-        self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES, viterbi: bool = False
+        self,
+        series: Sequence[Series],
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        viterbi: bool = False,
+        on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Inferred]:
-        """Regimes and expected observations. Recordings of similar length are computed together."""
+        """Regimes and expected observations. Recordings of similar length are computed together, long ones in parts."""
+        return self._infer(series, samples, viterbi, on_progress, expects=True)
+
+    def _infer(self, series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> list[Inferred]:
+        """What is expected of a long recording takes as much memory as the recording: only where it is asked for."""
         if samples < 1:
             raise InputError(f"The number of samples must be at least 1, not {samples}.")
-        ready = self._ready(series)
-        lengths = [bucket_length(len(one)) for one in ready]
+        ready, done = self._checked(series), 0
         results: dict[int, Inferred] = {}
-        for length in sorted(set(lengths)):
-            members = [i for i, bucket in enumerate(lengths) if bucket == length]
+        long = self._long(ready)
+        lengths = {i: bucket_length(len(one)) for i, one in enumerate(ready) if i not in long}
+        for length in sorted(set(lengths.values())):
+            members = [i for i, bucket in lengths.items() if bucket == length]
             rows = batch_rows(length, len(self.columns))
             for begin in range(0, len(members), rows):
                 batch = members[begin : begin + rows]
                 results |= self._infer_batch(ready, batch, length, samples, viterbi)
-        return [results[i] for i in range(len(ready))]
+                done += sum(len(ready[i]) for i in batch)
+                on_progress(done)
+        for i in long:
+            size = len(ready[i])
+            tell = partial(_tell, on_progress, done, size)
+            results[i] = self._infer_long(ready[i], samples, viterbi, tell, expects=expects)
+            done += size
+        return [self._as_numbered(results[i]) for i in range(len(ready))]
 
     def score(self, series: Sequence[Series]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
-        ready = self._ready(series)
-        frames = jax.tree.map(jnp.asarray, to_frames(ready))
-        if isinstance(self.model, ArHmm):
-            return float(held_out_likelihood(self.model, frames))
-        return float(evaluate(self.model, frames).bound)
+        ready = self._checked(series)
+        long = self._long(ready)
+        short = [one for i, one in enumerate(ready) if i not in long]
+        total = sum(self._long_bound(ready[i], held_out_key(i)) for i in long)
+        if short:
+            frames = jax.tree.map(jnp.asarray, to_frames(self.standardizer.apply_to(short)))
+            judge = held_out_likelihood if isinstance(self.model, ArHmm) else lambda *two: evaluate(*two).bound
+            average = float(judge(self.model, frames))
+            if not long:
+                return average
+            total += average * sum(map(len, short))
+        return total / sum(map(len, ready))
 
     def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
         """The posterior mean of the hidden state z in every frame of every recording."""
         if not isinstance(self.model, System):
             raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
         _at_least_one(samples=samples)
-        key = jax.random.key(NOISE_SEED)
-        found = [
-            generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in self._ready(series)
-        ]
+        key, ready = jax.random.key(NOISE_SEED), self.standardizer.apply_to(self._checked(series))
+        found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
         return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
 
     def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Series]:
@@ -126,7 +194,7 @@ class Run:
         (u,) = self._controls_of(controls, length, 1)
         keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(count))
         drawn = jax.vmap(lambda key: generation.sequence(model, u, key=key))(keys)
-        x, s = self._in_units(drawn.x), np.asarray(drawn.s, np.int64)
+        x, s = self._in_units(drawn.x), renumbered(np.asarray(drawn.s, np.int64), self.order)
         u = None if controls is None else np.asarray(controls, float)
         made = partial(Series, u=u, columns=self.columns, image=self.image)
         return [made(x[i], s=s[i], name=str(i)) for i in range(count)]
@@ -150,12 +218,13 @@ class Run:
         if not levels or not 0 < levels[0] <= levels[-1] < 1:
             raise InputError(f"Quantiles lie between 0 and 1, as 0.1 and 0.9 do, not {list(quantiles)}.")
         model, forecasts = self._generative(), []
-        ready = self._ready(series)
-        for one, u in zip(ready, self._controls_of(controls, horizon, len(ready)), strict=True):
-            past = _padded(cut(one, max(0, len(one) - LONGEST_PAST), len(one)))
-            found = generation.futures(model, past, u, samples=samples, key=jax.random.key(seed))
+        recent = [cut(one, max(0, len(one) - LONGEST_PAST), len(one)) for one in self._checked(series)]
+        futures = self._controls_of(controls, horizon, len(recent))
+        for one, past, u in zip(series, self.standardizer.apply_to(recent), futures, strict=True):
+            found = generation.futures(model, _padded(past), u, samples=samples, key=jax.random.key(seed))
             x = np.quantile(self._in_units(found.x), levels, axis=0).swapaxes(0, 1)
-            forecasts.append(Forecast(np.asarray(found.probabilities, float), x, levels, one.name, self.columns))
+            probabilities = rearranged(np.asarray(found.probabilities, float), self.order)
+            forecasts.append(Forecast(probabilities, x, levels, one.name, self.columns))
         return forecasts
 
     def save(self, folder: Path) -> None:
@@ -164,6 +233,13 @@ class Run:
         save_tree(folder / MODEL_FILE, self.model, self._about())
         if self.history is not None:
             write_json(folder / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
+        if self.aligned is not None or any(self.given_names):
+            self.save_names(folder)
+
+    def save_names(self, folder: Path) -> None:
+        """Writes the regimes' names, and the numbers they took from an older run. The model file stays as it is."""
+        aligned = None if self.aligned is None else asdict(self.aligned)
+        write_json(folder / REGIMES_FILE, {"names": list(self.given_names), "aligned": aligned})
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -172,6 +248,7 @@ class Run:
             "dropped": list(self.dropped),
             "controls": self.controls,
             "image": self.image,
+            "reading": asdict(self.reading),
             "mean": self.standardizer.mean.tolist(),
             "scale": self.standardizer.scale.tolist(),
             "control_mean": self.standardizer.control_mean.tolist(),
@@ -183,7 +260,16 @@ class Run:
             "features": self.model.features if isinstance(self.model, ArHmm) else None,
         }
 
-    def _ready(self, series: Sequence[Series]) -> list[Series]:
+    def _as_numbered(self, one: Inferred) -> Inferred:
+        """What the model found, under the numbers and names that its regimes go by."""
+        found = one.segmentation
+        labels, probabilities = found.labels, found.probabilities
+        if self.aligned is not None:
+            labels, probabilities = renumbered(labels, self.order), rearranged(probabilities, self.order)
+        found = dataclasses.replace(found, labels=labels, probabilities=probabilities, names=self.names)
+        return dataclasses.replace(one, segmentation=found)
+
+    def _checked(self, series: Sequence[Series]) -> list[Series]:
         if not series:
             raise InputError("There are no recordings.")
         for one in series:
@@ -197,7 +283,48 @@ class Run:
             check_finite(one)
             if (0 if one.u is None else one.u.shape[1]) != self.controls:
                 raise InputError(f'Recording "{one.name}" must have {self.controls} control columns.')
-        return self.standardizer.apply_to(select_columns(series, self.columns))
+            self._check_length(one)
+        return select_columns(series, self.columns)
+
+    def _check_length(self, one: Series) -> None:
+        if walk_of(self.model) is None and (len(one) > MOST_FRAMES or one.x.size > MOST_VALUES):
+            most = min(MOST_FRAMES, MOST_VALUES // one.x.shape[1])
+            raise InputError(
+                f'Recording "{one.name}" has {len(one)} frames, but the model "{self.config.kind}" needs a recording'
+                f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
+            )
+
+    def _long(self, ready: list[Series]) -> list[int]:
+        """Which recordings are walked through chunk by chunk."""
+        if walk_of(self.model) is None:
+            return []
+        return [i for i, one in enumerate(ready) if not fits_at_once(len(one), len(self.columns))]
+
+    def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
+        walk = walk_of(self.model)
+        assert walk is not None
+        expected = np.empty(one.x.shape if expects else (0, len(self.columns)))
+
+        def keep(first: int, rows: np.ndarray) -> None:
+            expected[first : first + len(rows)] = self.standardizer.invert(rows.astype(float))
+
+        found = chunks.infer(
+            walk,
+            partial(frames_between, one, self.standardizer),
+            len(one),
+            draw_keys(samples),
+            chunk=chunk_length(len(self.columns), self.regimes),
+            on_expected=keep if expects else None,
+            on_progress=on_progress,
+        )
+        labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
+        return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
+
+    def _long_bound(self, one: Series, key: Key) -> float:
+        walk = walk_of(self.model)
+        assert walk is not None
+        chunk = chunk_length(len(self.columns), self.regimes)
+        return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
 
     def _generative(self) -> System | ArHmm:
         if not isinstance(self.model, System | ArHmm):
@@ -245,7 +372,7 @@ class Run:
             raise InputError(f'Recording "{one.name}" holds {theirs}, but the model was fitted to {ours}.')
 
     def _infer_batch(self, ready, batch: list[int], length: int, samples: int, viterbi: bool) -> dict[int, Inferred]:
-        frames = to_frames([ready[i] for i in batch], length=length)
+        frames = to_frames(self.standardizer.apply_to([ready[i] for i in batch]), length=length)
         padding = bucket_rows(len(batch), length, len(self.columns)) - len(batch)
         frames = jax.tree.map(
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
@@ -277,6 +404,17 @@ def _at_least_one(**counts: int) -> None:
             raise InputError(f"{name} must be at least 1, not {value}.")
 
 
+def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
+    """The model on its way through a recording of any length; None if it needs a recording as a whole."""
+    if isinstance(model, ArHmm):
+        return ArHmmWalk(model)
+    return CollapsedWalk(model) if isinstance(model, System) else None
+
+
+def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
+    on_progress(done + share * size)
+
+
 @jax.jit
 def _infer_arhmm(model: ArHmm, frames: Frames):
     def one(sequence):
@@ -292,21 +430,76 @@ def fit(
     *,
     out: Path | None = None,
     resume: bool = False,
+    reading: Reading | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     on_look: Callable[["Run"], None] = lambda run: None,
     on_note: Callable[[str], None] = lambda note: None,
+    on_plan: Callable[[str], None] = lambda words: None,
     should_stop: Callable[[], bool] = lambda: False,
+    align_to: "Run | str | Path | None" = None,
+    time_budget: float | None = None,
 ) -> Run:
     """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
 
     After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first
-    and after the last, `on_note` hears what is going on.
+    and after the last, `on_note` hears what is going on. `reading` is how the recordings were read: it is kept.
+    Regimes take the numbers and names of those of `align_to`. With a `time_budget` in seconds there may be fewer
+    restarts and steps, or AR-HMMs alone; `on_plan` hears how many.
     """
+    began = time.monotonic()
     prepared = prepare(series, config)
-    if out is not None:
-        _claim(out, config, prepared, resume)
+    with claim.alone_in(out, resume) as left:
+        data = fingerprint(prepared)
+        align_to = left.get("align_to") if align_to is None and left is not None else align_to
+        older = None if align_to is None else _older_run(align_to, series)
+        closing = 0.0
+        if out is not None and left is not None:
+            config = claim.settings_left(out, left, config, data)
+        else:
+            asked = config
+            if time_budget is not None:
+                planned = budget.plan(prepared, config, time_budget)
+                on_plan(planned.words)
+                config, closing = planned.config, planned.closing
+            if out is not None:
+                where = None if align_to is None or isinstance(align_to, Run) else str(Path(align_to).resolve())
+                claim.write(out, config, asked, data, where)
+        end = math.inf if time_budget is None else began + time_budget - closing
+        run = _fit_prepared(
+            prepared,
+            config,
+            out,
+            on_report=on_report,
+            on_look=on_look,
+            on_note=on_note,
+            should_stop=should_stop,
+            time_is_up=lambda: time.monotonic() > end,
+        )
+        run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series))
+        if older is not None:
+            on_note("comparing with the regimes of the older run")
+            run = aligned_to(run, older, series, called=str(align_to) if not isinstance(align_to, Run) else "the run")
+        if out is not None:
+            names, _ = _load_names(out)
+            run = dataclasses.replace(run, given_names=names or run.given_names)
+            run.save(out)
+    return run
+
+
+def _fit_prepared(
+    prepared: Prepared,
+    config: Config,
+    out: Path | None,
+    *,
+    on_report: Callable[[Report], None],
+    on_look: Callable[["Run"], None],
+    on_note: Callable[[str], None],
+    should_stop: Callable[[], bool],
+    time_is_up: Callable[[], bool],
+) -> Run:
     if config.kind == "arhmm":
-        best = fit_arhmm(prepared, config)[0]
+        on_note("fitting AR-HMMs")
+        best = fit_arhmm(prepared, config, should_stop=time_is_up)[0]
         run = with_model(best.model, prepared, config, best.held_out)
     else:
         checkpoint = None if out is None else out / CHECKPOINT_FILE
@@ -316,7 +509,12 @@ def fit(
             on_look(with_model(now.system, prepared, config, now.bounds[now.best], finished=False))
 
         trained = fit_system(
-            prepared, config, checkpoint=checkpoint, on_report=report, on_note=on_note, should_stop=should_stop
+            prepared,
+            config,
+            checkpoint=checkpoint,
+            on_report=report,
+            on_note=on_note,
+            should_stop=lambda: should_stop() or time_is_up(),
         )
         run = with_model(
             trained.system,
@@ -327,9 +525,39 @@ def fit(
             chosen=trained.chosen,
             finished=trained.finished,
         )
-    if out is not None:
-        run.save(out)
     return run
+
+
+def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
+    """The run to align to, if it can read these recordings."""
+    try:
+        older = align_to if isinstance(align_to, Run) else load(align_to)
+        older._checked(series)
+    except InputError as error:
+        called = "that run" if isinstance(align_to, Run) else align_to
+        raise InputError(f"The regimes can not be aligned to those of {called}: {error}") from None
+    return older
+
+
+def aligned_to(run: Run, older: Run, series: Sequence[Series], *, called: str = "the older run") -> Run:
+    """The same model, its regimes under the numbers and names of the older run's that they resemble most.
+
+    Both segment the recordings, or the first of them where there are many frames.
+    """
+    some = _enough(series)
+    found, old = (
+        [one.labels for one in each.segment(some)] for each in (dataclasses.replace(run, aligned=None), older)
+    )
+    regimes = run.config.model.regimes
+    alignment = align(found, old, regimes=regimes, old_regimes=older.regimes, to=called)
+    names = tuple(None if k in alignment.fresh else name for k, name in enumerate(older.given_names))
+    return dataclasses.replace(run, aligned=alignment, given_names=names)
+
+
+def _enough(series: Sequence[Series]) -> list[Series]:
+    """The first recordings, as many as tell regimes apart."""
+    before = np.cumsum([0, *map(len, series)])[:-1]
+    return [one for one, frames in zip(series, before, strict=True) if frames < ALIGNED_FRAMES]
 
 
 def with_model(model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
@@ -364,6 +592,7 @@ def load(folder: str | Path) -> Run:
     if (folder / HISTORY_FILE).is_file():
         stored = read_json(folder / HISTORY_FILE)
         history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History) if f.name in stored})
+    names, aligned = _load_names(folder)
     return Run(
         config=config,
         model=jax.tree.map(jnp.asarray, model),
@@ -371,6 +600,7 @@ def load(folder: str | Path) -> Run:
         dropped=tuple(about["dropped"]),
         controls=about["controls"],
         image=_image_of(about),
+        reading=Reading.from_dict(about.get("reading") or {}),
         standardizer=Standardizer(
             *(np.array(about[name], float) for name in ("mean", "scale", "control_mean", "control_scale"))
         ),
@@ -378,7 +608,22 @@ def load(folder: str | Path) -> Run:
         history=history,
         chosen=about["chosen"],
         finished=about["finished"],
+        aligned=aligned,
+        given_names=names,
     )
+
+
+def _load_names(folder: Path) -> tuple[GivenNames, Alignment | None]:
+    path = folder / REGIMES_FILE
+    if not path.is_file():
+        return (), None
+    stored = read_json(path)
+    try:
+        names, aligned = tuple(stored["names"]), stored["aligned"]
+        lists = {} if aligned is None else {name: tuple(aligned[name]) for name in ("order", "kept", "fresh")}
+        return names, None if aligned is None else Alignment(**aligned | lists)
+    except (KeyError, TypeError):
+        raise InputError(f"{path} is damaged: it should hold names and numbers of regimes.") from None
 
 
 def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
@@ -406,26 +651,6 @@ def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
 def _image_of(about: Mapping[str, Any]) -> tuple[int, int] | None:
     """None for numbers, and for models from before there was video."""
     return tuple(about["image"]) if about.get("image") else None
-
-
-def _claim(out: Path, config: Config, prepared: Prepared, resume: bool) -> None:
-    """Marks the folder as this run's, or checks that it already is."""
-    ours = {"config": json.loads(json.dumps(asdict(config))), "data": fingerprint(prepared)}
-    path = out / RUN_FILE
-    if path.is_file():
-        if not resume:
-            raise InputError(f"{out} already holds a run: choose another --out, or --resume to go on with it.")
-        theirs = read_json(path)
-        for part in ours:
-            if theirs.get(part) != ours[part]:
-                raise InputError(f"{out} holds another run (its {part} differs): choose another --out.")
-        return
-    if resume:
-        raise InputError(f"{out} holds no run to resume.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} already exists and is not a run folder: choose another --out.")
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, ours)
 
 
 def fingerprint(prepared: Prepared) -> str:

@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from swerve import messages
 from swerve.system import AbstractSystem, Inference
@@ -15,6 +15,8 @@ SHORTEST_BUCKET = 16
 LARGEST_BATCH = 64
 FRAMES_AT_ONCE = 20_000
 VALUES_AT_ONCE = 250_000  # of all channels: an image is drawn in many more numbers than it has pixels
+LARGEST_CHUNK = 4096  # frames of a recording that does not fit at once
+MOST_FRAMES, MOST_VALUES = 100_000, 5_000_000  # of a recording that a system needs as a whole
 SWITCH_PRICE = 0.45  # frames expected to be right that a switch must gain (docs/decisions/0017)
 NOISE_SEED = 0  # the same noise for every sequence: a label depends on the recording alone, not on its neighbours
 
@@ -35,9 +37,33 @@ def worthwhile_labels(probabilities: Float[Array, "N T K"], valid: Bool[Array, "
     return jax.vmap(lambda one, frames: messages.viterbi(start, price, one, frames))(probabilities, valid)
 
 
+def worthwhile_labels_of_one(probabilities: Float[np.ndarray, "T K"]) -> Int[np.ndarray, " T"]:
+    """The same for one recording of any length."""
+    length = bucket_length(len(probabilities))
+    padded = np.pad(probabilities, ((0, length - len(probabilities)), (0, 0)))
+    labels = worthwhile_labels(padded[None], (np.arange(length) < len(probabilities))[None])
+    return np.asarray(labels[0, : len(probabilities)], np.int64)
+
+
+def draw_keys(samples: int) -> Shaped[Array, " samples"]:
+    """The noise of each draw, as systems make it from the key of `infer_batch`."""
+    key = jax.random.key(NOISE_SEED)
+    return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(samples))
+
+
 def batch_rows(length: int, channels: int = 1) -> int:
     """How many sequences of this size are computed together: fewer of large ones, so that memory stays bounded."""
     return max(1, min(LARGEST_BATCH, FRAMES_AT_ONCE // length, VALUES_AT_ONCE // (length * channels)))
+
+
+def fits_at_once(length: int, channels: int) -> bool:
+    """Whether a recording of this size is computed as a whole; a longer one, chunk by chunk."""
+    return length <= FRAMES_AT_ONCE and length * channels <= VALUES_AT_ONCE
+
+
+def chunk_length(channels: int, regimes: int) -> int:
+    """How many frames of a long recording are computed at a time; labels do not depend on it."""
+    return max(1, min(LARGEST_CHUNK, VALUES_AT_ONCE // max(channels, regimes**2)))
 
 
 def bucket_rows(count: int, length: int, channels: int = 1) -> int:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames
+from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames, windows_that_go_on
 from swerve.errors import InputError
 from swerve.types import Series
 
@@ -101,6 +101,12 @@ def test_windows_hold_every_frame_and_none_is_too_long_or_short(frames, length):
     windows = cut_windows([counting(frames)], length)
     assert set(np.concatenate([one.s for one in windows])) == set(range(frames))
     assert all(min(frames, length / 2) <= len(one) <= length for one in windows)
+
+
+def test_a_window_goes_on_where_the_next_one_begins_in_the_same_recording():
+    series = [counting(25), counting(24), counting(20), counting(7)]
+    assert windows_that_go_on(series, 10).tolist() == [True, True, False, True, False, False, True, False, False]
+    assert windows_that_go_on([counting(10), counting(7)], 10) is None
 
 
 def test_windows_are_named_after_their_frames():

@@ -102,6 +102,24 @@ def go(state, restart, times=1):
     return state
 
 
+def test_batches_begin_anywhere_where_a_recording_goes_on():
+    """Two recordings, of three windows and of one; frames and guides hold the number of the frame."""
+    number = jnp.arange(4 * T, dtype=float).reshape(4, T)
+    x = jnp.stack([number, -number])[..., None]  # two sources
+    frames = Frames(x, jnp.ones(x.shape, bool), jnp.ones(x.shape[:3], bool), jnp.zeros((*x.shape[:3], 0)))
+    guides = jnp.tile(number[None, :, :, None], (1, 1, 1, K))
+    data = TrainingData(frames, guides, jnp.asarray([True, True, False, False]))
+    picked = jnp.asarray(np.random.default_rng(0).integers(0, 4, 200))
+    batch, guide = data.batch(toy_restart(source=1), picked, key=jax.random.key(1))
+    begins = -np.asarray(batch.x[:, 0, 0], int)
+    np.testing.assert_array_equal(batch.x[..., 0], -(begins[:, None] + np.arange(T)))
+    np.testing.assert_array_equal(guide[..., 0], begins[:, None] + np.arange(T))
+    assert set(begins.tolist()) == {*range(2 * T + 1), 3 * T}, "nothing lies across the two recordings"
+    np.testing.assert_array_equal(begins // T, picked)
+    batch, _ = data._replace(goes_on=None).batch(toy_restart(), picked, key=jax.random.key(1))
+    np.testing.assert_array_equal(batch.x[:, 0, 0], T * picked)
+
+
 def test_the_held_out_bound_rises():
     before = evaluate(toy_system(jax.random.key(0)), toy_frames(1))
     trained = go(toy_state(0), toy_restart(), times=20)

@@ -12,7 +12,13 @@ from swerve.types import Frames
 
 def expected(model: ArHmm, frames: Frames, responsibilities: Float[Array, "T K"]) -> Float[Array, "T D"]:
     """E[x_t | observed past, regimes] = sum_k p(s_t = k | x) W_k window_t."""
-    window = model.window(carry_forward(frames, model.start_mean).x)
+    return expected_from(model, model.window(carry_forward(frames, model.start_mean).x), responsibilities)
+
+
+def expected_from(
+    model: ArHmm, window: Float[Array, "T P"], responsibilities: Float[Array, "T K"]
+) -> Float[Array, "T D"]:
+    """The same from the windows of lags that each frame is predicted from."""
     return einsum("tk,kdp,tp->td", responsibilities, model.weights, window)
 
 

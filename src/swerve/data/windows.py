@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from swerve.data.sampling import slice_of
 from swerve.errors import InputError
 from swerve.types import Frames, Series
 
@@ -96,6 +97,15 @@ def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
     return Frames(x, observed, valid, u)  # pyright: ignore[reportArgumentType]
 
 
+def frames_between(series: Series, standardizer: Standardizer, start: int, stop: int) -> Frames:
+    """Frames start to stop - 1 of one recording, standardised; padding before its first frame and after its last."""
+    inside = cut(series, max(start, 0), min(stop, len(series)))
+    in_front = max(0, -start)
+    frames = to_frames(standardizer.apply_to([inside]), length=stop - start - in_front)
+    padded = (np.pad(leaf[0], [(in_front, 0)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in frames)
+    return Frames(*padded)  # pyright: ignore[reportArgumentType]
+
+
 def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     """Consecutive windows of at most `length` frames that together hold every frame.
 
@@ -104,6 +114,13 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     if length < 1:
         raise InputError(f"A window needs at least 1 frame, not {length}.")
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
+
+
+def windows_that_go_on(series: Sequence[Series], length: int) -> Bool[np.ndarray, " N"] | None:
+    """Which windows of `cut_windows` end where the next one begins, in the same recording; None if none does."""
+    bounds = [_window_bounds(len(one), length) for one in series]
+    found = [stop == after for own in bounds for (_, stop), (after, _) in zip(own, [*own[1:], (-1, -1)], strict=True)]
+    return np.array(found) if any(found) else None
 
 
 def splits_by_recording(series: Sequence[Series]) -> bool:
@@ -130,13 +147,7 @@ def cut(series: Series, start: int, stop: int) -> Series:
     """Frames start to stop - 1, named after them unless they are all there are."""
     if (start, stop) == (0, len(series)):
         return series
-    return replace(
-        series,
-        x=series.x[start:stop],
-        u=None if series.u is None else series.u[start:stop],
-        s=None if series.s is None else series.s[start:stop],
-        name=f"{series.name}[{start}:{stop}]",
-    )
+    return replace(slice_of(series, slice(start, stop)), name=f"{series.name}[{start}:{stop}]")
 
 
 def _window_bounds(frames: int, length: int) -> list[tuple[int, int]]:

@@ -109,13 +109,18 @@ class Snlds(eqx.Module):
 
     def predicted_states(self, readings: Frames, z: Float[Array, "T L"]) -> Float[Array, "T-1 K L"]:
         """f_k(z_{t-1}, c_t) for t = 2..T and every regime."""
-        start = self.dynamics.initial_memory()
-        if not jax.tree.leaves(start):
-            return jax.vmap(lambda z, c: self.dynamics.step(start, z, c)[1])(z[:-1], self.contexts(readings))
+        return self.predicted_onward(self.dynamics.initial_memory(), readings, z)[1]
+
+    def predicted_onward(
+        self, memory: PyTree[Array], readings: Frames, z: Float[Array, "T L"]
+    ) -> tuple[PyTree[Array], Float[Array, "T-1 K L"]]:
+        """The same for a stretch of a sequence, from the dynamics' memory before it to that after it."""
         transitions = (z[:-1], self.contexts(readings))
+        if not jax.tree.leaves(memory):
+            return memory, jax.vmap(lambda z, c: self.dynamics.step(memory, z, c)[1])(*transitions)
         return jax.lax.scan(
-            lambda memory, frame: self.dynamics.step(memory, *frame), start, transitions, unroll=scan_unroll()
-        )[1]
+            lambda memory, frame: self.dynamics.step(memory, *frame), memory, transitions, unroll=scan_unroll()
+        )
 
     def expected_observation(self, z: Float[Array, " L"], shares: Float[Array, " K"]) -> Float[Array, " D"]:
         """g(z); where the emission depends on the regime, weighed by the shares of the regimes."""
@@ -133,13 +138,17 @@ class Snlds(eqx.Module):
         predicted: Float[Array, "T-1 K L"],
         *,
         temperature: Array | float = 1.0,
+        earlier: Float[Array, "earlier F"] | None = None,
     ) -> Potentials:
-        """All factors of p(x, z, s) that involve s, and the emission, for the path z."""
+        """All factors of p(x, z, s) that involve s, and the emission, for the path z.
+
+        Of a stretch of a sequence, `earlier` holds the features of the frames before it that switches read.
+        """
         residuals = z[1:, None] - predicted
         later = jax.vmap(self.dynamics.noise.log_prob)(residuals)
         return Potentials(
             self.log_initial,
-            self._log_transition(frames, features, z, temperature),
+            self._log_transition(frames, features, z, temperature, earlier),
             jnp.concatenate([self.initial.log_prob(z[0])[None], later]),
             self.emission.log_prob(frames.x, frames.observed, z),
         )
@@ -207,12 +216,13 @@ class Snlds(eqx.Module):
         parts += [u] if self.dynamics_reads_u else []
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
 
-    def _log_transition(self, frames: Frames, features, z, temperature) -> LogTransition:
+    def _log_transition(self, frames: Frames, features, z, temperature, earlier) -> LogTransition:
         allowed = jax.lax.stop_gradient(self.log_allowed)
         if isinstance(self.switching, ConstantSwitching):
             return jax.nn.log_softmax(self.switching.base / temperature + allowed[None], axis=-1)
         history = self.switching.history
-        padded = jnp.concatenate([jnp.zeros((history - 1, features.shape[1])), features[:-1]])
+        earlier = jnp.zeros((history - 1, features.shape[1])) if earlier is None else earlier
+        padded = jnp.concatenate([earlier, features[:-1]])
         windows = jnp.stack([padded[i : i + len(features) - 1] for i in range(history)], axis=1)
         logits = jax.vmap(self.switching.logits)(windows, z[:-1], frames.u[1:])
         return jax.nn.log_softmax(logits / temperature + allowed[None, None], axis=-1)

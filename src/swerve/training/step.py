@@ -48,6 +48,24 @@ class TrainingData(NamedTuple):
 
     frames: Frames
     guides: Float[Array, "G N T K"]
+    goes_on: Bool[Array, " N"] | None = None
+    """Which windows end where the next one begins, in the same recording: training also sees what lies across."""
+
+    def batch(self, restart: "Restart", picked: Int[Array, " B"], *, key: Key) -> tuple[Frames, Float[Array, "B T K"]]:
+        """The picked windows, or those as long that begin at a random frame of them, as far as recordings go on."""
+        _, count, length, _ = self.guides.shape
+
+        def windows(leaf: Array, row: Int[Array, ""]) -> Array:
+            if self.goes_on is None:
+                return leaf[row, picked]
+            both = jnp.concatenate([leaf[row, picked], leaf[row, jnp.minimum(picked + 1, count - 1)]], axis=1)
+            return jax.vmap(lambda frames, begin: jax.lax.dynamic_slice_in_dim(frames, begin, length))(both, begins)
+
+        if self.goes_on is not None:
+            begins = jnp.where(self.goes_on[picked], jax.random.randint(key, picked.shape, 0, length), 0)
+        return jax.tree.map(lambda leaf: windows(leaf, restart.source), self.frames), windows(
+            self.guides, restart.guide
+        )
 
 
 def start(system: AbstractSystem) -> TrainState:
@@ -88,9 +106,8 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     """One step of Adam on a random batch; a non-finite update is skipped and counted."""
     pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
     picked = jax.random.randint(pick_key, (batch_size,), 0, data.guides.shape[1])
-    batch = jax.tree.map(lambda a: a[restart.source, picked], data.frames)
+    batch, guide = data.batch(restart, picked, key=jax.random.fold_in(pick_key, 0))
     frames = hide_frames(batch, restart.schedule.gap_rate, key=gap_key)
-    guide = data.guides[restart.guide, picked]
     keys = jax.random.split(draw_key, batch_size)
     bent = knobs(restart.schedule, state.step)
     gradient, log = jax.grad(batch_loss, has_aux=True)(state.system, frames, guide, bent, keys)
@@ -168,11 +185,16 @@ def _evaluate(system: AbstractSystem, frames: Frames) -> HeldOut:
 
 def for_every_sequence(function: Callable, frames: Frames):
     """vmap over sequences and fixed keys, but a part of the batch at a time where the frames are video."""
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(len(frames.x)))
+    keys = jax.vmap(held_out_key)(jnp.arange(len(frames.x)))
     rows = max(1, VALUES_AT_ONCE // math.prod(frames.x.shape[1:]))
     if rows >= len(frames.x):
         return jax.vmap(function)(frames, keys)
     return jax.lax.map(lambda one: function(*one), (frames, keys), batch_size=rows)
+
+
+def held_out_key(i: Int[Array, ""] | int) -> Key:
+    """The noise with which the i-th sequence is always judged."""
+    return jax.random.fold_in(jax.random.key(0), i)
 
 
 evaluate = jax.jit(_evaluate)
