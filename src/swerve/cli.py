@@ -213,7 +213,8 @@ def forecast(
 ) -> None:
     """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
 
-    Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be rolled forward.
+    Recordings are read as those of the fit were; options given here win. Writes NAME.csv and NAME.png for each
+    recording. Only snlds, slds and arhmm can be rolled forward.
     """
     fitted = runs.load(run)
     reading = fitted.reading.but(**given)
@@ -353,7 +354,7 @@ def _read(data: list[Path], reading: Reading) -> list[Series]:
 
 def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
     """The control columns of one table, in the order in which the model reads them."""
-    (future,) = select_columns(tables.read(path, Reading())[:1], columns)
+    (future,) = select_columns(tables.read(path)[:1], columns)
     return future.x
 
 

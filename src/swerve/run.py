@@ -183,8 +183,7 @@ class Run:
         if not isinstance(self.model, System):
             raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
         _at_least_one(samples=samples)
-        key = jax.random.key(NOISE_SEED)
-        ready = self.standardizer.apply_to(self._checked(series))
+        key, ready = jax.random.key(NOISE_SEED), self.standardizer.apply_to(self._checked(series))
         found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
         return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
 
@@ -219,10 +218,10 @@ class Run:
         if not levels or not 0 < levels[0] <= levels[-1] < 1:
             raise InputError(f"Quantiles lie between 0 and 1, as 0.1 and 0.9 do, not {list(quantiles)}.")
         model, forecasts = self._generative(), []
-        ready = self.standardizer.apply_to(self._checked(series))
-        for one, u in zip(ready, self._controls_of(controls, horizon, len(ready)), strict=True):
-            past = _padded(cut(one, max(0, len(one) - LONGEST_PAST), len(one)))
-            found = generation.futures(model, past, u, samples=samples, key=jax.random.key(seed))
+        recent = [cut(one, max(0, len(one) - LONGEST_PAST), len(one)) for one in self._checked(series)]
+        futures = self._controls_of(controls, horizon, len(recent))
+        for one, past, u in zip(series, self.standardizer.apply_to(recent), futures, strict=True):
+            found = generation.futures(model, _padded(past), u, samples=samples, key=jax.random.key(seed))
             x = np.quantile(self._in_units(found.x), levels, axis=0).swapaxes(0, 1)
             probabilities = rearranged(np.asarray(found.probabilities, float), self.order)
             forecasts.append(Forecast(probabilities, x, levels, one.name, self.columns))
