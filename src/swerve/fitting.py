@@ -188,23 +188,34 @@ class Made(NamedTuple):
     """Whether the guides count events, of which a bound is no judge."""
 
 
-def make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None) -> Made:
+def make_restarts(
+    prepared: Prepared,
+    config: Config,
+    *,
+    key: Key,
+    cache: Path | None = None,
+    allowed: Sequence[int] | None = None,
+) -> Made:
     """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
+
+    `allowed`: how many regimes each restart may use, in place of what its variant says.
 
     All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
     """
     with _on_cpu(prepared) as there:
-        made = _make_restarts(there, config, key=key, cache=cache)
+        made = _make_restarts(there, config, key=key, cache=cache, allowed=allowed)
     if jax.default_backend() == "cpu":
         return made
     states, restarts, guides = jax.device_put(made[:3], jax.devices()[0])
     return Made(states, restarts, guides, made.staged)
 
 
-def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None) -> Made:
+def _make_restarts(
+    prepared: Prepared, config: Config, *, key: Key, cache: Path | None, allowed: Sequence[int] | None
+) -> Made:
     recipe, count = config.recipe, config.training.restarts
     variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
-    allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
+    allowed = list(allowed or [_regimes_of(variant, config.model.regimes) for variant in variants])
     guided = [_or(variant.guidance, recipe.guidance) > 0 for variant in variants]
     guides = cached_guides(
         cache,
