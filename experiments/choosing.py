@@ -46,16 +46,20 @@ def main(name: str, *, quick: bool) -> None:
     work.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with display.stop_on_interrupt() as stop, display.training_progress(config.training.steps) as show:
-        found = choosing.train_all(
-            sources, config, tried, out=work, on_report=show, on_note=show, should_stop=stop
-        )
+        found = choosing.train_all(sources, config, tried, out=work, on_report=show, on_note=show, should_stop=stop)
     rows = [judged(one, source) for one, source in zip(found, sources, strict=True)]
     for seed, row in zip(seeds, rows, strict=True):
         row["seed"] = seed
         print(f"{name} {seed}: {row['choice']['regimes']} of {truth}: {row['choice']['reason']}", flush=True)
     right = sum(row["choice"]["regimes"] == truth for row in rows)
     print(f"{name}: right in {right} of {len(rows)}")
-    about = {"board": name, "true_regimes": truth, "right": right, "sequences": sequences, "settings": [*SETTINGS, *own]}
+    about = {
+        "board": name,
+        "true_regimes": truth,
+        "right": right,
+        "sequences": sequences,
+        "settings": [*SETTINGS, *own],
+    }
     seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
     (work if quick else RESULTS).mkdir(parents=True, exist_ok=True)
     write_json((work if quick else RESULTS) / f"{name}.json", {**about, "rows": rows, **seconds, **surroundings()})

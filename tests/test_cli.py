@@ -380,7 +380,7 @@ def test_every_command_explains_itself(command):
 
 def test_help_names_every_command():
     shown = swerve("--help")
-    assert set(COMMANDS) == {"demo", "fit", "segment", "evaluate", "report", "generate", "reproduce"}
+    assert set(COMMANDS) == {"demo", "fit", "choose-regimes", "segment", "evaluate", "report", "generate", "reproduce"}
     assert all(command in shown for command in COMMANDS)
     assert "finds the regimes in time series" in shown
 

@@ -35,6 +35,8 @@ ALLOWED = {
     "training": {"types", "errors", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "segment": {"types", "messages", "system"},
+    "trust": {"types", "evaluation"},  # compares labels, whatever model they come from
+    "selection": {"types", "data", "training"},
 }
 TOP = {
     *(
@@ -53,6 +55,7 @@ TOP = {
         "demo",
         "reproduce",
     ),
+    *("choosing",),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from swerve import run
+from swerve import choosing, run
+from swerve.choosing import Choice
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import pixel_names
 from swerve.errors import InputError
 from swerve.recipes import with_recipe
 from swerve.run import DEFAULT_SAMPLES, Run
-from swerve.settings import with_kind, with_setting
+from swerve.settings import with_kind, with_setting, with_stickiness
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 
 MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
+AUTO = "auto"
 load = run.load
 
 
 def fit(
     data: Any,
-    regimes: int | None = None,
+    regimes: int | str | None = None,
     *,
     model: str | None = None,
     recipe: str | None = None,
@@ -33,6 +35,7 @@ def fit(
     steps: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
+    stickiness: float | None = None,
     sequence_column: str | None = None,
     label_column: str | None = None,
     control_columns: Sequence[str] = (),
@@ -41,22 +44,50 @@ def fit(
     on_report: Callable[[Report], None] = lambda report: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Finds `regimes` regimes (3 unless told) in recordings without labels.
+    """Finds `regimes` regimes (3 unless told, "auto" to let held-out windows choose) in recordings without labels.
 
     `data` is a file, several files, a data frame, an array (T, D) or (N, T, D), video (N, T, height, width), a list of
     recordings (T, D), or a list of Series; NaN is a missing value. Columns of files may tell recordings apart, hold
     true regimes (never trained on) or drive the system; a Series brings its own. `settings` are strings such as
-    "training.steps=20000". With `out` the run is kept in a folder.
+    "training.steps=20000". With `out` the run is kept in a folder. Which model: the one that explains held-out windows
+    best (`Run.selection`), unless told. `stickiness`: how many frames regimes are expected to last.
     """
-    config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
+    number = number_of_regimes(regimes)
+    config = make_config(number, model, recipe, restarts, steps, seed, settings, base=Config(kind="auto"))
+    config = config if stickiness is None else with_stickiness(config, stickiness)
     folder = None if out is None else Path(out)
     series = to_series(
         data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
     )
+    if regimes == AUTO:
+        config, _ = settle_regimes(
+            series, config, out=folder, resume=resume, on_report=on_report, should_stop=should_stop
+        )
     fitted = run.fit(series, config, out=folder, resume=resume, on_report=on_report, should_stop=should_stop)
     if fitted.dropped:
         warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
     return fitted
+
+
+def number_of_regimes(given: int | str | None) -> int | None:
+    """None where it is left open."""
+    if given is None or given == AUTO:
+        return None
+    try:
+        return int(given)
+    except ValueError:
+        raise InputError(f"The number of regimes is a whole number or '{AUTO}', not '{given}'.") from None
+
+
+def settle_regimes(
+    series: Sequence[Series], config: Config, *, out: Path | None, resume: bool, **hears: Any
+) -> tuple[Config, Choice]:
+    """The config with the number of regimes that held-out windows and the agreement of restarts choose."""
+    if out is not None:
+        run.check_room(out, resume)
+    folder = None if out is None else out / run.CHOOSING_FOLDER
+    choice = choosing.choose_regimes(series, config, out=folder, **hears)
+    return replace(config, model=replace(config.model, regimes=choice.regimes)), choice
 
 
 def segment(

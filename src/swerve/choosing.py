@@ -1,12 +1,13 @@
-"""How many regimes: models with 1, 2, 3, ... of them, judged on the same held-out windows and by whether restarts agree.
+"""How many regimes: the smallest number within one standard error of the best held-out bound whose restarts agree.
 
-The smallest number within one standard error of the best held-out bound whose restarts agree (docs/choosing-regimes.md).
+Models with 1, 2, 3, ... regimes are trained and judged on the same held-out windows (docs/choosing-regimes.md).
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,23 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from swerve.arhmm import ArHmm
 from swerve.config import Config, Variant
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, make_restarts, plan_of
 from swerve.preparation import Prepared, prepare
-from swerve.seeds import window_likelihoods
+from swerve.seeds import straddles, window_likelihoods
 from swerve.training import loop
-from swerve.training.checkpoint import read_json, write_json
+from swerve.training.checkpoint import digest_of, read_json, write_json
 from swerve.training.comparison import FEWEST_WINDOWS, paired_change
 from swerve.training.loop import Report
 from swerve.training.restarts import pick
 from swerve.training.step import TrainingData
 from swerve.training.surplus import look_closely
-from swerve.trust import AGREE, IN_USE, agreement
+from swerve.trust import AGREE, IN_USE, agreement, uses
 from swerve.types import Series
 
 FIRST, LAST = 1, 6
-CHOICE_FILE, CHECKPOINT_FILE, FOLDER = "choice.json", "choosing.safetensors", "choosing"
+CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
+SEARCH_FILE, CHOICE_FILE, CHECKPOINT_FILE = "search.json", "choice.json", "choosing.safetensors"
 
 
 class Restarts(NamedTuple):
@@ -41,6 +44,8 @@ class Restarts(NamedTuple):
     """The bound of every held-out window, in nats."""
     labels: list[Int[np.ndarray, " F"]]
     """Of the held-out frames."""
+    straddles: bool = False
+    """Whether a regime lives on windows that straddle a switch (docs/decisions/0013)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Choice:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return dataclasses.asdict(self)
+        return asdict(self)
 
     @staticmethod
     def from_dict(stored: dict[str, Any]) -> "Choice":
@@ -94,15 +99,20 @@ def choose_regimes(
         raise InputError(f"The numbers of regimes to try must begin at 1 or more and not end below: {first} to {last}.")
     prepared = prepare(series, config)
     if prepared.image is not None:
-        raise InputError("Choosing the number of regimes reads numbers, and these recordings are video: give --regimes.")
+        raise InputError(
+            "Choosing the number of regimes reads numbers, and these recordings are video: give --regimes."
+        )
+    tried = range(first, last + 1)
     kept = None if out is None else out / CHOICE_FILE
+    if out is not None:
+        _claim(out, prepared, config, tried)
     if kept is not None and kept.is_file():
         return Choice.from_dict(read_json(kept))
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-    tried = range(first, last + 1)
     if config.kind == "arhmm":
-        found = {regimes: _arhmms(prepared, config, regimes, on_note) for regimes in tried}
+        found = {}
+        for regimes in tried:
+            on_note(f"fitting AR-HMMs with {regimes} regimes")
+            found[regimes] = _arhmms(prepared, config, regimes)
     else:
         (found,) = train_all(
             [prepared],
@@ -118,6 +128,21 @@ def choose_regimes(
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
+
+
+def _claim(out: Path, prepared: Prepared, config: Config, tried: Sequence[int]) -> None:
+    """Marks the folder as this search's, or checks that it already is."""
+    settings = {"config": json.loads(json.dumps(asdict(config))), "tried": list(tried)}
+    settings["data"] = digest_of((prepared.training, prepared.validation), repr(prepared.columns))
+    path = out / SEARCH_FILE
+    if path.is_file():
+        if read_json(path) != settings:
+            raise InputError(f"{out} holds a search with other recordings or settings: choose another --out.")
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} already exists and is no search for the number of regimes: choose another --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, settings)
 
 
 def train_all(
@@ -143,9 +168,7 @@ def train_all(
         cache = None if out is None else out / f"seeds-{number}.npz"
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         one = make_restarts(source, whole, key=key, cache=cache, allowed=allowed)
-        restarts = one.restarts._replace(
-            guide=one.restarts.guide + first_guide, source=one.restarts.source + number
-        )
+        restarts = one.restarts._replace(guide=one.restarts.guide + first_guide, source=one.restarts.source + number)
         made.append(one._replace(restarts=restarts))
         first_guide += len(one.guides)
     states, restarts, guides = _one_axis([(one.states, one.restarts, one.guides) for one in made])
@@ -163,7 +186,9 @@ def train_all(
         should_stop=should_stop,
     )
     if not trained.finished:
-        raise InputError("Stopped before the number of regimes was chosen; go on with the same command and --resume.")
+        raise InputError(
+            "Stopped before the number of regimes was chosen: the same command goes on (swerve fit wants --resume too)."
+        )
     found = []
     for number, source in enumerate(sources):
         by_regimes = {}
@@ -203,15 +228,14 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
     return Restarts([np.asarray(trained.held_out.windows[i], float) for i in order], labels)
 
 
-def _arhmms(prepared: Prepared, config: Config, regimes: int, on_note: Callable[[str], None]) -> Restarts:
+def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
     """The restarts of the most trustworthy AR-HMM with this many regimes."""
-    on_note(f"fitting AR-HMMs with {regimes} regimes")
     model = dataclasses.replace(config.model, regimes=regimes)
     candidates = fit_arhmm(prepared, dataclasses.replace(config, model=model))
     best = candidates[0]
     group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
-    return Restarts(windows, [one.labels[one.labels >= 0] for one in group])
+    return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group))
 
 
 def decide(found: dict[int, Restarts], lengths: Int[np.ndarray, " N"]) -> Choice:
@@ -235,7 +259,9 @@ def decide(found: dict[int, Restarts], lengths: Int[np.ndarray, " N"]) -> Choice
         for regimes, one in sorted(found.items())
     )
     equals = [
-        one for one in tried if one.regimes in {*pool, 1} and one.behind >= -one.error and (enough or one.regimes == best)
+        one
+        for one in tried
+        if one.regimes in {*pool, 1} and one.behind >= -one.error and (enough or one.regimes == best)
     ]
     chosen = min(equals, key=lambda one: one.regimes)
     return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried)
@@ -246,7 +272,8 @@ def _agreement(one: Restarts, regimes: int) -> float | None:
     if regimes == 1:
         return 1.0
     half = max(2, math.ceil(len(one.labels) / 2))
-    return agreement([[labels] for labels in one.labels[:half]], regimes=max(int(l.max()) for l in one.labels) + 1).mean
+    most = max(int(labels.max()) for labels in one.labels) + 1
+    return agreement([[labels] for labels in one.labels[:half]], most).mean
 
 
 def _in_use(labels: Int[np.ndarray, " F"]) -> int:
@@ -266,3 +293,27 @@ def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> s
     at_end = best == tried[-1].regimes and best > 1 and chosen.regimes == best
     more = " It is the largest number tried: try more." if at_end else ""
     return f"{gain}{shown}.{doubt}{more}"
+
+
+def too_few(model: ArHmm, prepared: Prepared, config: Config) -> str:
+    """Why an AR-HMM may need one regime more: held-out windows gain clearly by it, and restarts agree on it.
+
+    Of other models nothing can be said so quickly.
+    """
+    lengths, regimes = np.asarray(prepared.validation.valid).sum(axis=1), config.model.regimes + 1
+    if len(lengths) < FEWEST_WINDOWS:
+        return ""
+    same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,))
+    found = _arhmms(prepared, dataclasses.replace(config, arhmm=same), regimes)
+    change, error = paired_change(
+        found.windows[0], np.asarray(window_likelihoods(model, prepared.validation), float), lengths
+    )
+    shares = [one.share for one in uses(found.labels[:1], regimes)]
+    agreed = _agreement(found, regimes)
+    doubtful = found.straddles or min(shares) < IN_USE or agreed is None or agreed < AGREE
+    if doubtful or change < max(CLEAR_GAIN, 2 * error):
+        return ""
+    return (
+        f"{config.model.regimes} regimes may be too few: with {regimes}, restarts agree and held-out windows are"
+        f" explained better by {change:.3f} +- {error:.3f} nats per frame."
+    )

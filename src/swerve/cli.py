@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, reporting, reproduce
+from swerve import api, boards, choosing, demo, display, reporting, reproduce
 from swerve import run as runs
 from swerve.config import Config
 from swerve.data import tables
@@ -16,7 +18,7 @@ from swerve.data.columns import names_of, select_columns
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
 from swerve.recipes import RECIPES
-from swerve.settings import read_toml
+from swerve.settings import read_toml, with_stickiness
 from swerve.training.checkpoint import write_atomically, write_json
 from swerve.types import Segmentation, Series
 
@@ -52,11 +54,17 @@ def demo_command(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the run; it must not hold another one.")],
-    regimes: Annotated[int | None, typer.Option("--regimes", "-k", help="Most regimes to use; 3 unless told.")] = None,
+    regimes: Annotated[
+        str | None,
+        typer.Option(
+            "--regimes", "-k", help="Most regimes to use, 3 unless told; `auto` tries 1 to 6 first (choose-regimes)."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
+            help="auto, the default: arhmm or snlds, whichever explains held-out data better."
+            " snlds: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
             " To compare with: gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
         ),
     ] = None,
@@ -70,6 +78,9 @@ def fit(
     config_file: Annotated[
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
+    stickiness: Annotated[
+        float | None, typer.Option(help="How many frames regimes are expected to last; 10 unless told.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,
@@ -81,8 +92,16 @@ def fit(
     Ctrl-C saves; `--resume` goes on to the same result.
     """
     series = _read(data, sequence_column, label_column, control_column)
-    base = read_toml(config_file, Config()) if config_file else Config()
-    config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    base = Config(kind="auto")
+    base = read_toml(config_file, base) if config_file else base
+    number = api.number_of_regimes(regimes)
+    config = api.make_config(number, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    config = config if stickiness is None else with_stickiness(config, stickiness)
+    if regimes == api.AUTO:
+        with _listening(config) as hears:
+            config, choice = api.settle_regimes(series, config, out=out, resume=resume, **hears)
+        reporting.draw_choice(out / runs.CHOOSING_FOLDER, choice)
+        display.print_choice(choice)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
             fitted = runs.fit(series, config, out=out, resume=resume)
@@ -105,9 +124,39 @@ def fit(
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
+    if fitted.trust is not None:
+        display.print_regimes(fitted.trust.regimes)
     for warning in reporting.warnings(fitted, inferred):
         display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
     display.console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
+
+
+@app.command("choose-regimes")
+def choose_regimes_command(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for choice.json, choice.png and what is needed to go on.")],
+    first: Annotated[int, typer.Option("--from", help="Fewest regimes to try.")] = choosing.FIRST,
+    last: Annotated[int, typer.Option("--to", help="Most regimes to try.")] = choosing.LAST,
+    model: Annotated[str | None, typer.Option(help="snlds, the default; slds; arhmm, in seconds.")] = None,
+    restarts: Annotated[int | None, typer.Option(help="Tries with every number of regimes; 4 unless told.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed and data give the same choice.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting; repeatable.")] = None,
+    sequence_column: SequenceColumn = None,
+    label_column: LabelColumn = None,
+    control_column: ControlColumn = None,
+) -> None:
+    """How many regimes: the fewest within one standard error of the best held-out bound whose restarts agree.
+
+    Example: `swerve choose-regimes walk1.csv walk2.csv --from 1 --to 8 --out regimes`. Ctrl-C saves; the same command
+    goes on. What it means: docs/choosing-regimes.md.
+    """
+    series = _read(data, sequence_column, label_column, control_column)
+    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or ())
+    with _listening(config) as hears:
+        choice = choosing.choose_regimes(series, config, first=first, last=last, out=out, **hears)
+    picture = reporting.draw_choice(out, choice)
+    display.print_choice(choice)
+    display.console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}")
 
 
 @app.command()
@@ -117,6 +166,9 @@ def segment(
     out: Annotated[Path, typer.Option(help="Folder for the labels.")],
     samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
     viterbi: Annotated[bool, typer.Option("--viterbi", help="The most probable path instead of these labels.")] = False,
+    consensus: Annotated[
+        bool, typer.Option("--consensus", help="The regimes that most restarts vote for, and how many agree.")
+    ] = False,
     sequence_column: SequenceColumn = None,
     label_column: LabelColumn = None,
     control_column: ControlColumn = None,
@@ -129,7 +181,12 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, sequence_column, label_column, control_column)
     _check_file_names(series)
-    found = fitted.segment(series, samples=samples, viterbi=viterbi)
+    if consensus and viterbi:
+        raise InputError("--consensus and --viterbi are two kinds of labels: choose one.")
+    if consensus:
+        found = fitted.consensus(series, samples=samples)
+    else:
+        found = fitted.segment(series, samples=samples, viterbi=viterbi)
     out.mkdir(parents=True, exist_ok=True)
     for one in found:
         write_atomically(out / f"{_file_name(one.name)}.csv", _labels_csv(one))
@@ -239,6 +296,13 @@ def _read(data: list[Path], sequence: str | None, label: str | None, controls: l
     return tables.read(data, sequence_column=sequence, label_column=label, control_columns=controls or ())
 
 
+@contextmanager
+def _listening(config: Config) -> Iterator[dict[str, Any]]:
+    """What a search for the number of regimes tells, and how it is stopped."""
+    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
+        yield {"on_report": show, "on_note": show, "should_stop": should_stop}
+
+
 def _file_name(name: str) -> str:
     """A recording's name as a file name: nothing that could leave the folder."""
     return "".join(c if c.isalnum() or c in "-_.[]" else "_" for c in name).lstrip(".") or "recording"
@@ -253,10 +317,15 @@ def _check_file_names(series: list[Series]) -> None:
 
 
 def _labels_csv(one: Segmentation) -> bytes:
-    header = ",".join(["frame", "regime", *(f"p{k}" for k in range(one.probabilities.shape[1]))])
+    columns = [
+        *(f"p{k}" for k in range(one.probabilities.shape[1])),
+        *(["agreement"] if one.agreement is not None else []),
+    ]
+    values = one.probabilities if one.agreement is None else np.column_stack([one.probabilities, one.agreement])
+    header = ",".join(["frame", "regime", *columns])
     rows = (
-        f"{t},{label}," + ",".join(f"{p:.6f}" for p in probabilities)
-        for t, (label, probabilities) in enumerate(zip(one.labels, one.probabilities, strict=True))
+        f"{t},{label}," + ",".join(f"{value:.6f}" for value in row)
+        for t, (label, row) in enumerate(zip(one.labels, values, strict=True))
     )
     return "\n".join([header, *rows, ""]).encode()
 

@@ -90,8 +90,11 @@ def fit_system(
     )
     if trained.finished and config.training.merging and not made.staged and isinstance(trained.system, System):
         trained = _simplified(trained, trained.system, training, validation, config, on_note, should_stop)
-    trained = dataclasses.replace(trained, system=seeing(trained.system))
-    if code is None or not trained.finished:
+    if code is None:
+        return trained
+    every = stack([seeing(pick(trained.systems, i)) for i in range(len(trained.alive))])
+    trained = dataclasses.replace(trained, system=seeing(trained.system), systems=every)
+    if not trained.finished:
         return trained
     system = train_on_images(
         trained.system,

@@ -118,13 +118,12 @@ def agreement(restarts: Sequence[Segmented], regimes: int) -> Agreement:
     return Agreement(float(np.mean(pairwise)), pairwise, sure)
 
 
-def consensus(named: Sequence[Labels]) -> tuple[Labels, Float[np.ndarray, " T"]]:
-    """The regime of one recording for which most restarts vote, and their share; a draw goes to the chosen one, the first.
+def consensus(named: Sequence[Labels], regimes: int) -> tuple[Labels, Float[np.ndarray, " T"]]:
+    """The regime that most restarts vote for, frame by frame, and their share; the first breaks a draw.
 
     The labels carry the chosen one's names already; votes for regimes it does not have count for nothing.
     """
     votes = np.stack(named)
-    regimes = votes.max() + 1
     counts = np.stack([(votes == k).sum(axis=0) for k in range(regimes)], axis=1) + 0.5 * np.eye(regimes)[votes[0]]
     labels = counts.argmax(axis=1)
     return labels, np.mean(votes == labels[None], axis=0)
@@ -202,7 +201,7 @@ def warnings(
     if agreed is not None and agreed < DISAGREE:
         found.append(
             Warned(
-                f"Restarts disagree (adjusted Rand index {agreed:.2f}): other regimes explain these recordings as well.",
+                f"Restarts disagree (adjusted Rand index {agreed:.2f}): other regimes explain the recordings as well.",
                 "Try more --restarts, or another --regimes (swerve choose-regimes); swerve segment --consensus"
                 " tells which frames they agree on.",
             )
@@ -210,4 +209,3 @@ def warnings(
     if too_few:
         found.append(Warned(too_few, f"Try --regimes {asked + 1}, or let swerve choose-regimes look."))
     return tuple(found)
-

@@ -85,6 +85,8 @@ class Segmentation:
     labels: Int[np.ndarray, " T"]
     probabilities: Float[np.ndarray, "T K"]
     name: str = ""
+    agreement: Float[np.ndarray, " T"] | None = None
+    """Where labels are a consensus: the share of the restarts that gives the frame this label."""
 
     @property
     def change_points(self) -> Int[np.ndarray, " C"]:

@@ -2,6 +2,7 @@
 
 from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
+from swerve.report.choosing import choosing
 from swerve.report.curves import Curve, curves
 from swerve.report.marginals import stacked_marginals
 from swerve.report.palette import regime_colors
@@ -17,6 +18,7 @@ __all__ = [
     "Curve",
     "History",
     "arm",
+    "choosing",
     "curves",
     "learning_story",
     "marginals_beside_truth",
