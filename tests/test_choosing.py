@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tiny import SETTINGS
+from tiny import LINEAR, SETTINGS, drifts
 
 from swerve import api, choosing, reporting
 from swerve.choosing import Restarts, decide
@@ -67,19 +67,6 @@ def test_the_best_at_the_end_of_the_range_asks_for_more():
 def test_an_odd_range_is_refused():
     with pytest.raises(InputError, match="3 to 2"):
         choosing.choose_regimes([Series(np.zeros((10, 1)))], api.make_config(), first=3, last=2)
-
-
-def drifts(count: int = 12) -> list[Series]:
-    """Straight lines up and down with a little noise: two regimes, and an AR-HMM sees them."""
-    made = []
-    for i in range(count):
-        rng = np.random.default_rng(i)
-        slopes = np.repeat(rng.permutation([1.0, -1.0, 1.0, -1.0]), 20)
-        made.append(Series(np.cumsum(slopes + 0.1 * rng.standard_normal(80))[:, None], name=str(i)))
-    return made
-
-
-LINEAR = ("arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=4", "training.validation_share=0.7")
 
 
 def test_an_arhmm_finds_two_drifts(tmp_path):

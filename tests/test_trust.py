@@ -1,13 +1,21 @@
 """Agreement of restarts, consensus, how regimes occur, and warnings with remedies."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
+from tiny import LINEAR, SETTINGS, drifts
+from typer.testing import CliRunner
 
-from swerve import trust
+from swerve import api, run, trust
+from swerve.cli import app
+from swerve.data import bouncing_ball, tables
+from swerve.errors import InputError
 from swerve.trust import Trust, Warned
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 TWO = [np.repeat([0, 1, 0], [10, 20, 10]), np.repeat([1, 0], 15)]
 
@@ -134,3 +142,84 @@ def test_a_record_survives_json():
     assert {"agreement", "pairs", "restarts", "regimes", "held_out", "warnings", "selection"} <= set(stored)
     assert set(stored["regimes"][0]) == {"regime", "share", "segments", "mean_duration", "median_duration"}
     assert Trust.from_dict(stored) == record
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory):
+    """An AR-HMM whose restarts all find the two drifts."""
+    folder = tmp_path_factory.mktemp("runs") / "steady"
+    return api.fit(drifts(), 2, model="arhmm", settings=LINEAR, out=folder), folder
+
+
+def test_a_fit_tells_how_far_it_may_be_trusted(steady):
+    fitted, folder = steady
+    found = fitted.trust
+    assert found.agreement > 0.9
+    assert (found.restarts, found.pairs) == (2, 1)
+    assert found.sure > 0.9
+    assert found.frames == sum(map(len, drifts()))
+    assert sum(one.share for one in found.regimes) == pytest.approx(1.0)
+    assert all(15 < one.mean_duration < 45 for one in found.regimes)
+    assert json.loads((folder / run.TRUST_FILE).read_text())["agreement"] == found.agreement
+    assert run.load(folder).trust == found
+
+
+def test_the_likelihood_in_data_units_follows_the_unit(steady):
+    """The same drifts in millimetres: log p is lower by log 1000 per number, and all else is the same."""
+    fitted, _ = steady
+    longer = [type(one)(1000 * one.x, name=one.name) for one in drifts()]
+    other = api.fit(longer, 2, model="arhmm", settings=LINEAR)
+    assert other.held_out == pytest.approx(fitted.held_out, abs=1e-3)
+    drop = fitted.trust.held_out_in_data_units - other.trust.held_out_in_data_units
+    assert drop == pytest.approx(np.log(1000), abs=1e-3)
+
+
+def test_restarts_vote_in_the_names_of_the_chosen_one(steady):
+    fitted, folder = steady
+    loaded = run.load(folder)
+    new = drifts(14)[12:]
+    for own, voted, again in zip(fitted.segment(new), fitted.consensus(new), loaded.consensus(new), strict=True):
+        np.testing.assert_array_equal(voted.labels, again.labels)
+        np.testing.assert_array_equal(voted.agreement, again.agreement)
+        assert np.mean(voted.labels == own.labels) > 0.95
+        assert set(voted.agreement.tolist()) <= {0.5, 1.0}
+        assert voted.agreement.mean() > 0.9
+
+
+def test_consensus_on_the_command_line(steady, tmp_path):
+    _, folder = steady
+    tables.write_npz(tmp_path / "data.npz", drifts(2))
+    words = ["segment", str(folder), str(tmp_path / "data.npz"), "--out", str(tmp_path / "labels"), "--consensus"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    with next(iter((tmp_path / "labels").glob("*.csv"))).open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["frame", "regime", "p0", "p1", "agreement"]
+    assert {float(row[-1]) for row in rows} <= {0.5, 1.0}
+    with pytest.raises(InputError, match="choose one"):
+        CliRunner().invoke(app, [*words, "--viterbi"], catch_exceptions=False)
+
+
+def test_a_model_is_chosen_and_says_why(tmp_path):
+    """Straight drifts are all that an AR-HMM needs, and an SNLDS of 20 steps is none yet."""
+    folder = tmp_path / "run"
+    settings = (*SETTINGS, "training.validation_share=0.7", "arhmm.restarts=2", "arhmm.max_iterations=50")
+    fitted = api.fit(drifts(), 2, settings=settings, out=folder)
+    assert fitted.config.kind == "arhmm"
+    assert fitted.finished
+    chosen = fitted.selection
+    assert [one["model"] for one in chosen["candidates"]] == ["arhmm", "snlds"]
+    assert [one["verdict"] for one in chosen["candidates"]] == ["chosen", "worse"]
+    assert "better than the SNLDS by" in chosen["reason"]
+    assert chosen["candidates"][0]["held_out"] == pytest.approx(fitted.trust.held_out_in_data_units, abs=1e-4)
+    assert fitted.trust.selection == chosen
+    assert run.load(folder).selection == chosen
+    assert run.load(folder / "candidates" / "snlds").config.kind == "snlds"
+    assert json.loads((folder / run.RUN_FILE).read_text())["config"]["kind"] == "auto"
+
+
+def test_a_run_with_one_restart_has_no_consensus():
+    fitted = api.fit(bouncing_ball.generate(5, seed=3).series(), 2, model="arhmm", settings=SETTINGS)
+    assert fitted.trust.agreement is None
+    with pytest.raises(InputError, match="no second restart"):
+        fitted.consensus(bouncing_ball.generate(1, seed=4).series())

@@ -75,7 +75,7 @@ def _make_room(out: Path, training: list[Series]) -> None:
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
     for name in (runs.RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
         (out / name).unlink(missing_ok=True)
-    for name in ("report.html", "seeds.npz", reporting.EXAMPLES_FILE):
+    for name in ("report.html", "seeds.npz", reporting.EXAMPLES_FILE, runs.TRUST_FILE, runs.RESTARTS_FILE):
         (out / name).unlink(missing_ok=True)
     for picture in (out / "figures").glob("*.png"):
         picture.unlink()

@@ -320,7 +320,7 @@ def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hear
             _fit_one(prepared, own, out, hears),
             selection=selection.alone("snlds", "The SNLDS was chosen: of these models it alone reads video."),
         )
-    runs, windows, seconds = {}, {}, {}
+    runs, windows, seconds, failed = {}, {}, {}, None
     for kind in selection.CANDIDATES:
         folder = None if out is None else out / CANDIDATES_FOLDER / kind
         began = time.perf_counter()
@@ -328,12 +328,13 @@ def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hear
             runs[kind] = _candidate(prepared, with_kind(config, kind), folder, hears)
         except InputError as error:
             hears.on_note(f"{kind}: {error}")
-            if kind == selection.CANDIDATES[-1]:
-                raise
+            failed = error
             continue
         history = runs[kind].history
         seconds[kind] = history.seconds if history else time.perf_counter() - began
         windows[kind] = _held_out_windows(runs[kind].model, prepared)
+    if failed is not None and not runs:
+        raise failed
     chosen = selection.select(
         windows,
         np.asarray(prepared.validation.valid).sum(axis=1),
