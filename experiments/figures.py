@@ -27,7 +27,18 @@ from swerve.types import Segmentation
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"
-MODELS = {"snlds": "SNLDS", "slds": "SLDS", "arhmm": "AR-HMM"}
+MODELS = {
+    "snlds": "SNLDS",
+    "slds": "SLDS",
+    "arhmm": "AR-HMM",
+    "gumbel": "Gumbel-Softmax SNLDS",
+    "slds-em": "SLDS by EM",
+    "rslds": "rSLDS",
+    "svae": "SVAE",
+    "kvae": "KVAE",
+    "compile": "CompILE",
+}
+OTHERS = ("gumbel", "slds-em", "rslds", "svae", "kvae", "compile")
 REGIMES = {
     "ball": ("down", "up"),
     "dubins": ("straight", "left", "right"),
@@ -77,6 +88,7 @@ DRAWINGS = {
     "arm": Drawing(("reacher/snlds", "reacher/slds", "reacher/arhmm"), 1, draw_arm),
     "marginals": Drawing(("reacher/snlds", "reacher/slds", "reacher/arhmm"), 1, draw_marginals),
     "marginals-ball": Drawing(("bouncing-ball/snlds", "bouncing-ball/slds", "bouncing-ball/arhmm"), 1, draw_marginals),
+    "marginals-others": Drawing(tuple(f"reacher/{model}" for model in OTHERS), 1, draw_marginals),
     "reconstructions": Drawing(("dubins/snlds", "dubins/slds"), 5, draw_reconstructions),
 }
 

@@ -10,6 +10,7 @@ from tiny import LINEAR, SETTINGS, drifts
 from typer.testing import CliRunner
 
 from swerve import api, run, trust
+from swerve.claim import RUN_FILE
 from swerve.cli import app
 from swerve.data import bouncing_ball, tables
 from swerve.errors import InputError
@@ -192,10 +193,10 @@ def test_consensus_on_the_command_line(steady, tmp_path):
     words = ["segment", str(folder), str(tmp_path / "data.npz"), "--out", str(tmp_path / "labels"), "--consensus"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    with next(iter((tmp_path / "labels").glob("*.csv"))).open(newline="") as file:
+    with next(iter((tmp_path / "labels").glob("[01].csv"))).open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["frame", "regime", "p0", "p1", "agreement"]
-    assert {float(row[-1]) for row in rows} <= {0.5, 1.0}
+    assert header == ["frame", "regime", "agreement", "p0", "p1"]
+    assert {float(row[2]) for row in rows} <= {0.5, 1.0}
     with pytest.raises(InputError, match="choose one"):
         CliRunner().invoke(app, [*words, "--viterbi"], catch_exceptions=False)
 
@@ -215,7 +216,7 @@ def test_a_model_is_chosen_and_says_why(tmp_path):
     assert fitted.trust.selection == chosen
     assert run.load(folder).selection == chosen
     assert run.load(folder / "candidates" / "snlds").config.kind == "snlds"
-    assert json.loads((folder / run.RUN_FILE).read_text())["config"]["kind"] == "auto"
+    assert json.loads((folder / RUN_FILE).read_text())["config"]["kind"] == "auto"
 
 
 def test_a_run_with_one_restart_has_no_consensus():

@@ -165,6 +165,8 @@ class ArHmmConfig:
     max_iterations: int = 200
     seed_windows: int = 400
     """A seed is fitted to at most this many training windows."""
+    stages: bool = True
+    """Where single frames break the law that holds otherwise, seeds count these events (docs/decisions/0016)."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swerve import trust
+from swerve.alignment import Order
 from swerve.choosing import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
@@ -123,7 +124,7 @@ def write_report(
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
         rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
-        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes)
+        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
     if run.history is not None:
         curves = figures.training_curves(as_figure_history(run.history, run.chosen, frame_f1))
@@ -154,10 +155,11 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
         *((("why this model", run.selection["reason"]),) if run.selection else ()),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
-        *((("regimes merged", _merges(run.history.merges)),) if run.history and run.history.merges else ()),
+        *((("regimes merged", _merges(run.history.merges, run.order)),) if run.history and run.history.merges else ()),
         *((("restarts agree", in_words(run.trust)),) if run.trust else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
+        *((("aligned to", f"{run.aligned.to}: {run.aligned.agreement}"),) if run.aligned else ()),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
 
@@ -172,9 +174,9 @@ def in_words(found: trust.Trust) -> str:
     )
 
 
-def _merges(merges: Sequence[Mapping[str, Any]]) -> str:
-    """Which regimes went into which others, and what the next merge would have cost."""
-    done = [f"{one['dropped']} into {one['kept']}" for one in merges if one["accepted"]]
+def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
+    """Which regimes went into which others, by the numbers they have now, and what the next merge would have cost."""
+    done = [f"{order.index(one['dropped'])} into {order.index(one['kept'])}" for one in merges if one["accepted"]]
     last = merges[-1]
     cost = "" if last["accepted"] else f" (one more would cost {-last['change']:.3f} nats per frame)"
     return f"{', '.join(done) or 'none'}{cost}"
@@ -182,12 +184,13 @@ def _merges(merges: Sequence[Mapping[str, Any]]) -> str:
 
 def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
     """What may be wrong with this fit, each with its remedy; of a run without a record of trust, what these show."""
+    since = [] if run.aligned is None else [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
     if run.trust is not None:
-        return [f"{one.problem} {one.remedy}" for one in run.trust.warnings]
+        return [*(f"{one.problem} {one.remedy}" for one in run.trust.warnings), *since]
     regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
     stickiness = expected_duration(run.config)
     found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
-    return [f"{one.problem} {one.remedy}" for one in found]
+    return [*(f"{one.problem} {one.remedy}" for one in found), *since]
 
 
 def draw_choice(folder: Path, choice: Choice) -> Path:
@@ -236,5 +239,6 @@ def _ribbon(run: Run, one: Series, found: Inferred, truth):
         truth=truth,
         columns=run.columns,
         title=one.name,
+        names=run.names if any(run.given_names) else (),
         reconstruction=found.expected if one.x.shape[1] <= 4 else None,
     )

@@ -18,8 +18,8 @@ _OTHERS = {
     "code": {"images_from": 1.0},
 }
 """Systems of others are trained without what we found helpful for ours, and on codes of images alone."""
-_LED = _OTHERS | {"recipe": {"balance": 0.0, "variants": ({},)}}
-"""An AR-HMM leads the first steps, as their authors have it."""
+_LED = _OTHERS | {"recipe": {"balance": 0.0, "variants": ({},)}, "arhmm": {"features": (0,), "stages": False}}
+"""A plain AR-HMM leads the first steps, as their authors have it."""
 KINDS: dict[str, dict[str, Any]] = {
     "slds": {
         "model": {
