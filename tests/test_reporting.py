@@ -12,6 +12,7 @@ from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
 from swerve.run import Inferred, Run
+from swerve.settings import with_stickiness
 from swerve.training.checkpoint import write_json
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series, Skeleton
@@ -56,7 +57,7 @@ def test_nothing_inferred_has_no_warnings(fitted):
 
 def test_a_warning_of_collapse(fitted):
     (warning,) = reporting.warnings(fitted, [found(np.zeros(99, int)), found(np.ones(1, int))])
-    assert "One regime holds nearly every frame" in warning
+    assert "One regime holds 99 % of the frames" in warning
     assert "--restarts" in warning
 
 
@@ -82,7 +83,12 @@ def test_a_warning_of_columns_left_out(fitted):
 
 
 def test_the_remedies_are_settings_that_exist():
-    assert api.make_config(2, settings=["recipe.stickiness=6"]).recipe.stickiness == 6
+    sticky = with_stickiness(api.make_config(3), 100.0)
+    assert sticky.arhmm.stickiness == 10 * api.make_config(3).arhmm.stickiness
+    stay = np.exp(sticky.recipe.stickiness)
+    assert stay / (stay + 2) == pytest.approx(1 - 1 / 100)
+    with pytest.raises(InputError, match="more than 1"):
+        with_stickiness(api.make_config(3), 1.0)
 
 
 def test_the_summary_counts(fitted):
@@ -182,7 +188,7 @@ def test_a_report_with_everything(fitted, tmp_path):
     assert figures == {"scores", "regimes-0", "regimes-1", "marginals", "reconstruction", "cards", "training"}
     assert "A &amp; B" in text
     assert "<first>" not in text
-    assert "go on with --resume" in text
+    assert "Go on with --resume" in text
     assert "--model arhmm --regimes 3" in text and "[model]\nregimes = 3" in text
 
 

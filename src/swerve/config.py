@@ -244,7 +244,7 @@ FILLED = ("arhmm.lags", "arhmm.features", "recipe.variants")
 class Config:
     """Everything that decides a fit, apart from the data."""
 
-    kind: Literal["snlds", "slds", "arhmm", "gumbel", "slds-em", "rslds", "svae", "kvae", "compile"] = "snlds"
+    kind: Literal["snlds", "auto", "slds", "arhmm", "gumbel", "slds-em", "rslds", "svae", "kvae", "compile"] = "snlds"
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)

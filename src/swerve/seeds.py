@@ -175,8 +175,13 @@ def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
 @jax.jit
 def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
     """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
-    total = jax.vmap(lambda one: arhmm.log_likelihood(model, one))(frames).sum()
-    return total / frames.valid.sum()
+    return window_likelihoods(model, frames).sum() / frames.valid.sum()
+
+
+@jax.jit
+def window_likelihoods(model: ArHmm, frames: Frames) -> Float[Array, " N"]:
+    """Exact log p(x) of every window, in nats."""
+    return jax.vmap(lambda one: arhmm.log_likelihood(model, one))(frames)
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
+from swerve.report.choosing import choosing
 from swerve.report.curves import Curve, curves
 from swerve.report.forecast import forecast
 from swerve.report.marginals import stacked_marginals
@@ -18,6 +19,7 @@ __all__ = [
     "Curve",
     "History",
     "arm",
+    "choosing",
     "curves",
     "forecast",
     "learning_story",
