@@ -70,7 +70,7 @@ def _best_lags(candidates: list[Candidate]) -> list[int]:
 def _fit(
     training: Frames, validation: Frames, config: ArHmmConfig, regimes: int, lags: int, features: int, key: Key
 ) -> list[Candidate]:
-    options = _options(config, regimes, lags, features)
+    options = _options(config, regimes, lags, features, channels=training.x.shape[-1])
     fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
     models = [
         jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
@@ -79,7 +79,7 @@ def _fit(
     return [one for one in found if np.isfinite(one.held_out)]
 
 
-def _options(config: ArHmmConfig, regimes: int, lags: int, features: int) -> ArHmmOptions:
+def _options(config: ArHmmConfig, regimes: int, lags: int, features: int, *, channels: int) -> ArHmmOptions:
     return ArHmmOptions(
         regimes=regimes,
         lags=lags,
@@ -89,6 +89,7 @@ def _options(config: ArHmmConfig, regimes: int, lags: int, features: int) -> ArH
         restarts=config.restarts,
         variance_floor=VARIANCE_FLOOR,
         max_iterations=config.max_iterations,
+        temperature=config.temperature(channels),
     )
 
 
@@ -155,6 +156,14 @@ def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     return [one for each in rounds for one in each if one is not None]
 
 
+def fitted_further(chosen: Candidate, training: Frames, validation: Frames, config: ArHmmConfig) -> Candidate:
+    """EM from the regimes that a model finds in the frames it was fitted to and judged by, over all of them."""
+    every = jax.tree.map(lambda *parts: jnp.concatenate(parts), training, validation)
+    options = _options(config, chosen.model.regimes, chosen.lags, chosen.features, channels=every.x.shape[-1])
+    fit = arhmm.fit_from_labels(every, labels_of(chosen.model, every), options)
+    return chosen._replace(model=fit.model) if np.isfinite(fit.log_likelihood) else chosen
+
+
 @jax.jit
 def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
     """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
@@ -175,7 +184,9 @@ def labels_of(model: ArHmm, frames: Frames) -> Int[np.ndarray, "N T"]:
 
 def fit_stages(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> Candidate | None:
     """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
-    fit = arhmm.fit_from_labels(training, striking_changes(training), _options(config, 2, 1, 0))
+    fit = arhmm.fit_from_labels(
+        training, striking_changes(training), _options(config, 2, 1, 0, channels=training.x.shape[-1])
+    )
     found = _judged(fit.model, validation, 1, 0)
     labels = commonest_first(found.labels)
     return found if np.isfinite(found.held_out) and single_frames(labels) and divide_alike(labels, regimes) else None
