@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from sklearn.metrics import adjusted_rand_score
 
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
@@ -53,18 +54,19 @@ def fit_candidates(
     channels = training.x.shape[-1]
     affordable = [lags for lags in config.lags if lags * channels <= WIDEST or lags == min(config.lags)]
     candidates: list[Candidate] = []
+    best_first = agreeing_first if config.lags_by_agreement else most_trustworthy_first
     for features in sorted(config.features):
-        promising = _best_lags(candidates) or affordable
+        promising = _best_lags(best_first(candidates)) or affordable
         candidates += fit_all([lags for lags in promising if lags or not features], features, key)
-    best = simplest_that_pays(candidates)
+    best = simplest_that_pays(candidates, best_first)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
         again = jax.random.fold_in(key, 1000 + extra)
-        candidates += fit_all(_best_lags(best), best[0].features, again)
-    return simplest_that_pays(candidates)
+        candidates += fit_all(_best_lags(best_first(best)), best[0].features, again)
+    return simplest_that_pays(candidates, best_first)
 
 
-def _best_lags(candidates: list[Candidate]) -> list[int]:
-    return list(dict.fromkeys(one.lags for one in most_trustworthy_first(candidates)))[:2]
+def _best_lags(best_first: list[Candidate]) -> list[int]:
+    return list(dict.fromkeys(one.lags for one in best_first))[:2]
 
 
 def _fit(
@@ -111,6 +113,22 @@ def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
     return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
 
 
+def agreeing_first(candidates: list[Candidate]) -> list[Candidate]:
+    """The lags whose restarts agree most come first, and of those the best held-out likelihood (docs/decisions/0026).
+
+    More lags always predict better. Regimes that are found again from other starts are there to be found.
+    """
+    groups = _by_lags(candidates)
+    return [one for group in sorted(groups, key=lambda group: -agreement(group)) for one in group]
+
+
+def agreement(group: list[Candidate]) -> float:
+    """Mean adjusted Rand index over pairs of restarts, of the held-out frames; 0 where there is but one restart."""
+    labels = [one.labels[one.labels >= 0] for one in group]
+    pairs = [adjusted_rand_score(*pair) for pair in itertools.combinations(labels, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
+
+
 def _by_lags(candidates: list[Candidate]) -> list[list[Candidate]]:
     """Those with the same lags and features together, the best held-out likelihood first."""
     groups: dict[tuple[int, int], list[Candidate]] = {}
@@ -132,7 +150,10 @@ def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
     return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
 
 
-def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
+def simplest_that_pays(
+    candidates: list[Candidate],
+    best_first: Callable[[list[Candidate]], list[Candidate]] = most_trustworthy_first,
+) -> list[Candidate]:
     """Those with the fewest features whose best is within WORTH_BENDING of the best of all, the best first.
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
@@ -141,7 +162,7 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     bests = [group[0] for group in groups if not straddles(group)] or [group[0] for group in groups]
     enough = max((one.held_out for one in bests), default=0.0) - WORTH_BENDING
     fewest = min((one.features for one in bests if one.held_out >= enough), default=0)
-    return most_trustworthy_first([one for one in candidates if one.features == fewest])
+    return best_first([one for one in candidates if one.features == fewest])
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
