@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter1d
 
 from swerve.data.board import Recordings
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Series, Skeleton
 
 DATA = Path("../shared/data")
 """Where they are looked for, seen from a checkout."""
@@ -18,6 +18,13 @@ DANCES = (4, 5, 6)  # of the six dances, those whose every frame is labelled
 SALSA_RATE = 20.0  # frames per second: every 6th of 120
 SMOOTHING = 5.0  # frames, the standard deviation of the kernel that smooths the yaw: a quarter of a second
 TURNING = 60.0  # degrees per second
+PARENTS = (
+    *(-1, 0, 1, 2, 3, 4, 0, 6, 7, 8, 9),  # root, legs
+    *(0, 11, 12, 13, 14, 15),  # back, neck, head
+    *(13, 17, 18, 19, 20, 21, 20),  # left arm
+    *(13, 24, 25, 26, 27, 28, 27),  # right arm
+)
+"""Of the 31 joints of CMU's skeleton."""
 NEITHER, CLOCKWISE, COUNTER_CLOCKWISE = 0, 1, 2
 
 
@@ -67,16 +74,17 @@ def salsa(path: Path) -> Recordings:
     """Thirty recordings of salsa, 31 joints, both partners of a take in one group; turns stand in for regimes."""
     with np.load(path, allow_pickle=False) as stored:
         joints = [str(name) for name in stored["joint_names"]]
-        columns = tuple(f"{joint}.{axis}" for joint in joints for axis in "xyz")
         names = sorted(set(stored.files) - {"joint_names"})
         poses = {name: stored[name].astype(float) for name in names}
+    skeleton = Skeleton(tuple(joints), PARENTS)
     left, right = joints.index("LeftUpLeg"), joints.index("RightUpLeg")
     series = [
         Series(
             pose.reshape(len(pose), -1),
             s=turns(yaw_rate(pose[:, left] - pose[:, right], SALSA_RATE)),
             name=name,
-            columns=columns,
+            columns=skeleton.columns,
+            skeleton=skeleton,
         )
         for name, pose in poses.items()
     ]
