@@ -28,8 +28,6 @@ DOCS = EXPERIMENTS.parent / "docs"
 PAGES = (DOCS / "results.md", DOCS / "models.md", EXPERIMENTS.parent / "README.md")
 KINDS = "table|figure|summary|time|decoding|models|recordings|robustness"
 BLOCK = re.compile(rf"(<!-- ({KINDS}): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    r"(<!-- (table|figure|summary|time|decoding|models|recordings|robustness): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
-)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("success", "right K", "runs", "minutes", "hardware", "commit"),

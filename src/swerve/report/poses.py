@@ -45,7 +45,7 @@ def posed_marginals(
         frames = np.unique(np.linspace(begin, stop - 1, SHOWN).round().astype(int))
         name = regimes[regime] if regime < len(regimes) else f"regime {regime}"
         _draw_bodies(
-            axes, pose[frames], parents, regime_colors(np.array([regime]))[0], f"{name}: {begin} to {stop - 1}"
+            axes, pose[frames], parents, regime_colors(np.array([regime]))[0], f"{name}, frames {begin} to {stop - 1}"
         )
     add_regime_legend(figure, np.unique(np.concatenate([truth, found])), regimes)
     return figure
