@@ -1,16 +1,21 @@
 """The command line: the whole path on files, and one sentence for every mistake."""
 
 import csv
+import errno
+import itertools
 import json
+import os
 import shutil
+import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny import SETTINGS
 from typer.testing import CliRunner
 
-from swerve import api, cli, demo, reporting
+from swerve import api, cli, demo, display, reporting
 from swerve import run as runs
 from swerve.boards import BOARDS
 from swerve.data import tables
@@ -133,6 +138,77 @@ def test_the_whole_path_with_an_snlds(balls, tmp_path):
 
 def test_the_whole_path_with_an_arhmm(balls, tmp_path):
     check_path(balls, tmp_path, "arhmm")
+
+
+def test_names_of_regimes(balls, linear, tmp_path, refuse):
+    folder = tmp_path / "run"
+    shutil.copytree(linear, folder)
+    assert swerve("name", folder) == "0 regime 0 1 regime 1"
+    assert swerve("name", folder, "0=<b>up", "1=$down") == "0 <b>up 1 $down"
+    assert swerve("name", folder, "1=_down") == "0 <b>up 1 _down"
+    swerve("report", folder)
+    assert "<b>up" not in (folder / "report.html").read_text()
+    assert "no regime 2: they are numbered from 0 to 1" in refuse("name", folder, "2=left")
+    assert "0=walk" in refuse("name", folder, "up")
+    assert "no run folder" in refuse("name", tmp_path / "nowhere")
+    aligned = ["fit", balls, "--model", "arhmm", *OPTIONS, *COLUMNS, "--align-to", folder]
+    shown = swerve(*aligned, "--out", tmp_path / "again", "--seed", 1)
+    assert "aligned to" in shown
+    assert "of the frames keep their number" in shown
+    assert swerve("name", tmp_path / "again") == "0 <b>up 1 _down"
+
+
+def test_a_time_budget_is_a_duration(balls, tmp_path, refuse):
+    command = ["fit", balls, "--out", tmp_path / "run", *OPTIONS, *COLUMNS, "--time-budget"]
+    assert "looks like 90s, 10m, 2h or 1h30m, not 'soon'" in refuse(*command, "soon")
+    assert not (tmp_path / "run").exists()
+    assert "too short to train a snlds: AR-HMMs instead" in swerve(*command, "20s")
+
+
+def test_ctrl_c_before_anything_is_learned_stops_at_once():
+    with display.stop_on_interrupt() as should_stop:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert not should_stop()
+        signal.raise_signal(signal.SIGINT)
+        assert should_stop()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(balls, tmp_path, refuse, monkeypatch):
+    def no_space(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    shown = refuse("fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS)
+    assert "run.json: could not be written (No space left on device)." in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_fills_up_leaves_a_run_to_resume(balls, tmp_path, refuse, monkeypatch):
+    command = ["fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS]
+    whole, calls = os.fsync, itertools.count()
+
+    def no_space(handle):
+        if next(calls) >= 2:  # a file and its folder
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(handle)
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    assert "model.safetensors: could not be written" in refuse(*command)
+    assert [one.name for one in (tmp_path / "run").iterdir()] == ["run.json"]
+    monkeypatch.undo()
+    swerve(*command, "--resume")
+
+
+def test_a_folder_that_can_not_be_written_is_refused(balls, tmp_path, refuse, monkeypatch):
+    def forbidden(self, *arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", forbidden)
+    shown = refuse("fit", balls, "--out", tmp_path / "run", "--model", "arhmm", *OPTIONS, *COLUMNS)
+    assert f"{tmp_path / 'run'}: Permission denied." in shown
 
 
 def test_viterbi_labels(balls, linear, tmp_path):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import swerve
 from swerve import api, run
+from swerve.alignment import Alignment
 from swerve.cli import app
 from swerve.config import Config
 from swerve.data import bouncing_ball, tables
@@ -142,3 +143,27 @@ def test_python_fits_arrays(kind):
     x = [one.x for one in whole()]
     fitted = swerve.fit(x, 2, model=kind, settings=SETTINGS)
     assert len(swerve.segment(fitted, x)) == len(x)
+
+
+def test_segmenting_new_data_never_renames_regimes(kept, recordings, tmp_path):
+    """A saved model's labels are the same today and tomorrow, also under the numbers of an older run."""
+    fitted, folder = kept
+    new = whole()
+    before = run.load(folder).segment(new[:1])[0]
+    run.load(folder).segment(new[1:])
+    after = run.load(folder).segment(new[:1])[0]
+    np.testing.assert_array_equal(before.labels, after.labels)
+    np.testing.assert_array_equal(before.probabilities, after.probabilities)
+
+    swapped = replace(
+        fitted, aligned=Alignment((1, 0), "another model", 1.0, 1.0, (1.0, 1.0)), given_names=("up", None)
+    )
+    swapped.save(tmp_path / "run")
+    for ours, theirs in zip(fitted.segment(recordings), run.load(tmp_path / "run").segment(recordings), strict=True):
+        np.testing.assert_array_equal(1 - ours.labels, theirs.labels)
+        np.testing.assert_array_equal(ours.probabilities[:, ::-1], theirs.probabilities)
+        assert theirs.names == ("up", "regime 1")
+    aligned = run.aligned_to(swapped, fitted, recordings)
+    assert aligned.aligned.same == aligned.aligned.ari == 1.0
+    for ours, theirs in zip(fitted.segment(recordings), aligned.segment(recordings), strict=True):
+        np.testing.assert_array_equal(ours.labels, theirs.labels)

@@ -11,6 +11,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "swerve"
 ALLOWED = {
     "types": set(),
     "errors": set(),
+    "atomic": set(),  # whole files or none: anybody who writes
     "networks": {"types"},
     "coordconv": {"types", "networks"},
     "imagecode": {"types", "coordconv"},
@@ -29,10 +30,12 @@ ALLOWED = {
         "collapsed",
     },
     "schedule": {"types", "system"},
-    "data": {"types", "errors"},
+    "data": {"types", "errors", "atomic"},
     "evaluation": {"types"},
+    "alignment": {"evaluation"},  # labels in, numbers out
+    "names": {"errors"},
     "report": {"types"},
-    "training": {"types", "errors", "messages", "model", "objective", "schedule", "system", "collapsed"},
+    "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "segment": {"types", "messages", "system"},
 }
@@ -51,8 +54,11 @@ TOP = {
         "display",
         "reporting",
         "demo",
+        "export",
+        "options",
         "reproduce",
     ),
+    *("budget", "claim"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

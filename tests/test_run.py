@@ -1,5 +1,6 @@
 """Fitting, keeping, resuming and using a run. Every SNLDS here has the same shapes, so that it compiles once."""
 
+import itertools
 import json
 from dataclasses import asdict, replace
 from functools import partial
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 from tiny import SETTINGS
 
-from swerve import api, preparation, run
+from swerve import api, claim, preparation, reporting, run
 from swerve.build import build_collapsed
+from swerve.claim import RUN_FILE
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
@@ -311,7 +313,7 @@ def test_resuming_nothing_is_refused(recordings, tmp_path):
 def test_what_is_kept_of_a_run(kept):
     saved, folder = kept
     names = {one.name for one in folder.iterdir()}
-    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, run.RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
+    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
     history = json.loads((folder / run.HISTORY_FILE).read_text())
     assert history["step"] == [10, 20]
     assert history["chosen"] == saved.chosen
@@ -328,6 +330,74 @@ def test_loading_what_is_no_run_is_refused(tmp_path, kept):
     (tmp_path / run.MODEL_FILE).write_bytes((kept[1] / run.CHECKPOINT_FILE).read_bytes())
     with pytest.raises(InputError, match="not a model file"):
         run.load(tmp_path)
+
+
+def test_a_refit_takes_the_numbers_and_names_of_the_older_run(linear, two_columns, tmp_path):
+    named = linear.with_names({0: "fast", 1: "slow"})
+    named.save(tmp_path / "old")
+    settings = (*SETTINGS, "arhmm.restarts=2")
+    config = api.make_config(3, "arhmm", seed=7, settings=settings)
+    refit = run.fit(two_columns, config, out=tmp_path / "new", align_to=tmp_path / "old")
+    assert refit.regimes == 3
+    assert refit.names == ("fast", "slow", "regime 2")
+    assert sorted(refit.order) == [0, 1, 2]
+    ours, theirs = (np.concatenate([one.labels for one in each.segment(two_columns)]) for each in (refit, linear))
+    assert refit.aligned.same == pytest.approx(np.mean(ours == theirs))
+    own = np.concatenate([one.labels for one in replace(refit, aligned=None).segment(two_columns)])
+    every = [np.mean(np.array(numbers)[own] == theirs) for numbers in itertools.permutations(range(3))]
+    assert refit.aligned.same == pytest.approx(max(every))
+    loaded = run.load(tmp_path / "new")
+    assert (loaded.aligned, loaded.names) == (refit.aligned, refit.names)
+    assert_same_segmentations(loaded.segment(two_columns), refit.segment(two_columns))
+    shown = dict(reporting.summary(refit, refit.infer(two_columns)))
+    assert shown["aligned to"].startswith(f"{tmp_path / 'old'}: ARI ")
+
+
+def test_a_resumed_fit_is_aligned_as_before_and_keeps_its_names(linear, two_columns, tmp_path):
+    linear.save(tmp_path / "old")
+    config = api.make_config(2, "arhmm", settings=SETTINGS)
+    fitted = run.fit(two_columns, config, out=tmp_path / "new", align_to=tmp_path / "old")
+    assert fitted.aligned.same == 1.0
+    api.name(tmp_path / "new", {1: "slow"})
+    again = run.fit(two_columns, config, out=tmp_path / "new", resume=True)
+    assert again.aligned == fitted.aligned
+    assert run.load(tmp_path / "new").names == again.names == ("regime 0", "slow")
+
+
+def test_an_older_run_on_other_columns_is_refused_before_anything_is_written(linear, recordings, tmp_path):
+    linear.save(tmp_path / "old")
+    with pytest.raises(InputError, match=r"can not be aligned to those of .*old: .* was fitted to height, weight"):
+        run.fit(recordings, CONFIG, out=tmp_path / "new", align_to=tmp_path / "old")
+    with pytest.raises(InputError, match="no run folder"):
+        run.fit(recordings, CONFIG, out=tmp_path / "new", align_to=tmp_path / "nowhere")
+    assert not (tmp_path / "new").exists()
+
+
+def test_names_are_kept_without_touching_the_model(linear, two_columns, tmp_path):
+    linear.save(tmp_path / "run")
+    before = (tmp_path / "run" / run.MODEL_FILE).stat()
+    named = api.name(tmp_path / "run", {0: "<script>"})
+    assert named.names == run.load(tmp_path / "run").names == ("<script>", "regime 1")
+    after = (tmp_path / "run" / run.MODEL_FILE).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    found = named.segment(two_columns[:1])[0]
+    assert found.names[found.labels[0]] in named.names
+    assert api.name(linear, {1: "slow"}).names == ("regime 0", "slow")
+    (tmp_path / "run" / run.REGIMES_FILE).write_text("{}")
+    with pytest.raises(InputError, match=r"regimes\.json is damaged"):
+        run.load(tmp_path / "run")
+
+
+def test_two_fits_do_not_share_a_folder(recordings, tmp_path):
+    folder = tmp_path / "run"
+    with claim.alone_in(folder, resume=False):
+        claim.write(folder, CONFIG, CONFIG, "data", None)
+        with pytest.raises(InputError, match="already holds a run"):
+            run.fit(recordings, CONFIG, out=folder)
+        with pytest.raises(InputError, match="Another fit is at work"):
+            run.fit(recordings, CONFIG, out=folder, resume=True)
+    with pytest.raises(InputError, match="its data differs"):
+        run.fit(recordings, CONFIG, out=folder, resume=True)
 
 
 @pytest.mark.slow

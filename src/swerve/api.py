@@ -1,17 +1,20 @@
 """The same verbs as the command line, for Python: fit, segment, load."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from swerve import run
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import pixel_names
+from swerve.data.dataframes import is_data_frame
+from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.recipes import with_recipe
 from swerve.run import DEFAULT_SAMPLES, Run
@@ -33,27 +36,38 @@ def fit(
     steps: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
-    sequence_column: str | None = None,
-    label_column: str | None = None,
-    control_columns: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    align_to: Run | str | Path | None = None,
+    time_budget: str | float | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     should_stop: Callable[[], bool] = lambda: False,
+    **choices: Unpack[Choices],
 ) -> Run:
     """Finds `regimes` regimes (3 unless told) in recordings without labels.
 
-    `data` is a file, several files, a data frame, an array (T, D) or (N, T, D), video (N, T, height, width), a list of
-    recordings (T, D), or a list of Series; NaN is a missing value. Columns of files may tell recordings apart, hold
-    true regimes (never trained on) or drive the system; a Series brings its own. `settings` are strings such as
-    "training.steps=20000". With `out` the run is kept in a folder.
+    `data` is a file, several files, a data frame, several data frames, an array (T, D) or (N, T, D), video
+    (N, T, height, width), a list of recordings (T, D), or a list of Series; NaN is a missing value. `choices` say how
+    files and data frames are read, as in time_column="t" (`swerve.data.reading.Reading` lists them all); the model
+    remembers them. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
+    Regimes take the numbers and names of those of an older run on the same columns (`align_to`). A `time_budget` such
+    as "10m" or 600 (seconds) fits what it allows.
     """
     config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
     folder = None if out is None else Path(out)
-    series = to_series(
-        data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
+    reading = Reading().but(**choices)
+    series = to_series(data, reading, **choices)
+    fitted = run.fit(
+        series,
+        config,
+        out=folder,
+        resume=resume,
+        reading=reading,
+        on_report=on_report,
+        should_stop=should_stop,
+        align_to=align_to,
+        time_budget=None if time_budget is None else parse_duration(str(time_budget)),
     )
-    fitted = run.fit(series, config, out=folder, resume=resume, on_report=on_report, should_stop=should_stop)
     if fitted.dropped:
         warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
     return fitted
@@ -65,16 +79,24 @@ def segment(
     *,
     samples: int = DEFAULT_SAMPLES,
     viterbi: bool = False,
-    sequence_column: str | None = None,
-    label_column: str | None = None,
-    control_columns: Sequence[str] = (),
+    **choices: Unpack[Choices],
 ) -> list[Segmentation]:
-    """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording."""
+    """The regimes of recordings, new or old, under a fitted model: one Segmentation per recording.
+
+    Files and data frames are read as those of the fit were; `choices` made anew win.
+    """
     ready = fitted if isinstance(fitted, Run) else load(fitted)
-    series = to_series(
-        data, sequence_column=sequence_column, label_column=label_column, control_columns=control_columns
-    )
+    series = to_series(data, ready.reading.but(**choices), **choices)
     return ready.segment(series, samples=samples, viterbi=viterbi)
+
+
+def name(fitted: Run | str | Path, names: Mapping[int, str]) -> Run:
+    """The run with some of its regimes named; a folder keeps the names for everyone who opens it later."""
+    if isinstance(fitted, Run):
+        return fitted.with_names(names)
+    named = load(fitted).with_names(names)
+    named.save_names(Path(fitted))
+    return named
 
 
 def make_config(
@@ -106,18 +128,41 @@ def make_config(
     return config
 
 
-def to_series(data: Any, **roles: Any) -> list[Series]:
-    """Whatever a person has as recordings; `roles` are the keywords of `tables.read`."""
+def to_series(data: Any, reading: Reading | None = None, **choices: Unpack[Choices]) -> list[Series]:
+    """Whatever a person has as recordings. `choices` are those among `reading` that were made just now.
+
+    What a model remembers of columns is of no use to an array; a choice that can not be met is refused.
+    """
+    reading = Reading().but(**choices) if reading is None else reading
     if _is_files(data):
-        return tables.read(data, **roles)
-    if any(roles.values()):
-        raise InputError("Only files have columns to name: give Series with s and u instead.")
+        series = tables.read(data, reading)
+    elif is_data_frame(data):
+        series = tables.read_frames([data], reading)
+    elif isinstance(data, list | tuple) and data and all(is_data_frame(one) for one in data):
+        series = tables.read_frames(data, reading)
+    else:
+        return _without_columns(data, reading, choices)
+    for note in tables.notes(series):
+        warnings.warn(note, stacklevel=3)
+    return series
+
+
+def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Series]:
+    """Arrays may lose frames; a Series is as its owner made it."""
+    series = _recordings(data)
+    named = [name for name, value in choices.items() if value and name not in ("skip", "every")]
+    if named:
+        raise InputError(f"Only files and data frames have columns to name: {named[0]} means nothing here.")
+    return series if _is_series(data) else tables.resampled(series, reading)
+
+
+def _is_series(data: Any) -> bool:
+    return all(isinstance(one, Series) for one in (data if isinstance(data, list | tuple) else [data]))
+
+
+def _recordings(data: Any) -> list[Series]:
     if isinstance(data, Series):
         return [data]
-    if hasattr(data, "to_numpy"):
-        frame = data
-        columns = tuple(str(c) for c in getattr(frame, "columns", ()))
-        return [Series(_matrix(frame.to_numpy()), columns=columns, name="0")]
     if hasattr(data, "ndim") and data.ndim <= 2:
         return [Series(_matrix(data), name="0")]
     if hasattr(data, "ndim") and data.ndim == 4:
@@ -130,7 +175,7 @@ def to_series(data: Any, **roles: Any) -> list[Series]:
         raise InputError("There are no recordings.")
     if all(isinstance(item, Series) for item in items):
         return items
-    found = [to_series(item) for item in items]
+    found = [_recordings(item) for item in items]
     if any(len(one) != 1 for one in found):
         raise InputError(
             "A recording must have the shape (frames, channels): a list holds one recording per item."

@@ -2,23 +2,29 @@
 
 import json
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, reporting, reproduce
+from swerve import api, boards, demo, display, export, reporting, reproduce
 from swerve import run as runs
+from swerve.budget import parse_duration
 from swerve.config import Config
 from swerve.data import published, tables
-from swerve.data.columns import names_of, select_columns
+from swerve.data.columns import select_columns
+from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.names import parse_names
+from swerve.options import takes_reading
 from swerve.recipes import RECIPES
 from swerve.settings import read_toml
-from swerve.training.checkpoint import write_atomically, write_json
-from swerve.types import Segmentation, Series
+from swerve.training.checkpoint import write_json
+from swerve.types import Series
 
 app = typer.Typer(
     name="swerve",
@@ -30,13 +36,12 @@ app = typer.Typer(
 )
 
 Data = Annotated[
-    list[Path], typer.Argument(help="CSV, TSV, NPZ or NPY files, or folders of them: one recording per file.")
+    list[Path],
+    typer.Argument(
+        help="CSV, TSV, Parquet, HDF5, NPZ or NPY files, or folders of them. A row is a frame, a column is a channel;"
+        " one recording per file unless there is a --sequence-column."
+    ),
 ]
-SequenceColumn = Annotated[
-    str | None, typer.Option(help="Column that tells recordings apart when one file holds several.")
-]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of true regimes: for scoring, never for training.")]
-ControlColumn = Annotated[list[str] | None, typer.Option(help="Column that drives the system; may be repeated.")]
 
 
 @app.command("demo")
@@ -49,6 +54,7 @@ def demo_command(
 
 
 @app.command()
+@takes_reading()
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the run; it must not hold another one.")],
@@ -71,35 +77,48 @@ def fit(
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
-    sequence_column: SequenceColumn = None,
-    label_column: LabelColumn = None,
-    control_column: ControlColumn = None,
+    align_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an older run on the same columns: regimes keep its numbers and names."),
+    ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="90s, 10m or 2h: measures how long a fit takes, then fits what there is time for."),
+    ] = None,
+    *,
+    given: Choices,
 ) -> None:
     """Finds regimes in recordings without labels and keeps the model in a folder.
 
     Example: `swerve fit walk1.csv walk2.csv --regimes 3 --out runs/walks`. Empty cells and NaN are missing values.
-    Ctrl-C saves; `--resume` goes on to the same result.
+    How recordings are read is remembered: `swerve segment` reads new ones alike. Ctrl-C saves; `--resume` goes on to
+    the same result.
     """
-    series = _read(data, sequence_column, label_column, control_column)
+    began = time.monotonic()
+    seconds = None if time_budget is None else parse_duration(time_budget)
+    reading = Reading().but(**given)
+    series = _read(data, reading)
     base = read_toml(config_file, Config()) if config_file else Config()
     config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    fit_series = partial(
+        runs.fit,
+        series,
+        config,
+        out=out,
+        resume=resume,
+        reading=reading,
+        align_to=align_to,
+        time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
+        on_plan=display.note,
+    )
+    curve = reporting.FrameF1Curve(series)
     if config.kind == "arhmm":
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
-            fitted = runs.fit(series, config, out=out, resume=resume)
+            fitted = fit_series()
     else:
-        curve = reporting.FrameF1Curve(series)
         with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = runs.fit(
-                series,
-                config,
-                out=out,
-                resume=resume,
-                on_report=show,
-                on_look=curve.look,
-                on_note=show,
-                should_stop=should_stop,
-            )
-    _score_known(fitted, series, out, curve.values if config.kind != "arhmm" else [])
+            fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
+    _score_known(fitted, series, out, curve.values)
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     inferred = fitted.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -111,46 +130,84 @@ def fit(
 
 
 @app.command()
+@takes_reading()
 def segment(
     run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the labels.")],
     samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
     viterbi: Annotated[bool, typer.Option("--viterbi", help="The most probable path instead of these labels.")] = False,
-    sequence_column: SequenceColumn = None,
-    label_column: LabelColumn = None,
-    control_column: ControlColumn = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            help="What to write; may be repeated. csv, parquet: a row per frame; segments: a row per segment;"
+            " audacity, elan: text that these programs import. By default csv and segments.",
+        ),
+    ] = None,
+    frames_per_second: Annotated[
+        float | None, typer.Option(help="For times in labels, where recordings have none.")
+    ] = None,
+    *,
+    given: Choices,
 ) -> None:
     """Labels every frame of recordings, new or old, with a fitted model.
 
-    Writes NAME.csv (frame, regime, a probability per regime) for each recording and change_points.json. Labels are
-    those of which most frames are expected to be right, at a small price for every switch, so that they do not flicker.
+    Recordings are read as those of the fit were; options given here win. Writes NAME.csv (a row per frame of the file:
+    regime, a probability per regime) for each recording, segments.csv (start, end, regime, confidence) and
+    change_points.json. Frames that were left out or resampled away get the regime of the frame that covers them. Labels
+    are those of which most frames are expected to be right, at a small price for every switch, so that they do not
+    flicker.
+
+    Example: `swerve segment runs/walks tomorrow.csv --out labels --format csv --format audacity`.
     """
     fitted = runs.load(run)
-    series = _read(data, sequence_column, label_column, control_column)
-    _check_file_names(series)
+    series = _read(data, fitted.reading.but(**given))
+    export.check_file_names(series)
     found = fitted.segment(series, samples=samples, viterbi=viterbi)
-    out.mkdir(parents=True, exist_ok=True)
-    for one in found:
-        write_atomically(out / f"{_file_name(one.name)}.csv", _labels_csv(one))
-    write_json(out / "change_points.json", {one.name: one.change_points.tolist() for one in found})
-    switches = sum(len(one.change_points) for one in found)
+    labelled = export.write(
+        out,
+        series,
+        found,
+        formats=formats or export.DEFAULT_FORMATS,
+        names=fitted.names if any(fitted.given_names) else (),
+        frames_per_second=frames_per_second,
+    )
+    switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
     display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
 
 
 @app.command()
+def name(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
+    ] = None,
+) -> None:
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
+    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    for regime, called in enumerate(fitted.names):
+        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
+
+
+@app.command()
+@takes_reading("sequence_column", "label_column", "columns", "key")
 def evaluate(
     labels: Annotated[Path, typer.Argument(help="CSV of labels, or a folder written by `swerve segment`.")],
     truth: Annotated[Path, typer.Argument(help="CSV or NPZ with the true regimes of recordings of the same names.")],
-    label_column: Annotated[str, typer.Option(help="Column (or NPZ array) with the true regimes.")] = "s",
-    sequence_column: SequenceColumn = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Score the recordings that have labels, though others have none.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    given: Choices,
 ) -> None:
-    """Scores a segmentation against the truth: frame F1, switch F1, NMI, ARI (docs/scores.md)."""
-    true = {one.name: one.s for one in tables.read(truth, sequence_column=sequence_column, label_column=label_column)}
+    """Scores a segmentation against the truth: frame F1, switch F1, NMI, ARI (docs/scores.md).
+
+    True regimes are in the column (or NPZ array) `s`, unless `--label-column` says otherwise.
+    """
+    reading = Reading(label_column="s").but(**{"label_column": "s", **given})
+    true = {one.name: one.s for one in tables.read(truth, reading)}
     predicted = _read_labels(labels)
     pairs = _pair(predicted, true, truth, partial)
     scores = score([p for p, _ in pairs], [t for _, t in pairs]).as_dict()
@@ -161,20 +218,20 @@ def evaluate(
 
 
 @app.command()
+@takes_reading()
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
     data: Annotated[
         list[Path] | None, typer.Argument(help="Recordings to show; by default some it was fitted to.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write; by default into the run's folder.")] = None,
-    sequence_column: SequenceColumn = None,
-    label_column: LabelColumn = None,
-    control_column: ControlColumn = None,
+    *,
+    given: Choices,
 ) -> None:
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
     fitted = runs.load(run)
     if data:
-        series = _read(data, sequence_column, label_column, control_column)
+        series = _read(data, fitted.reading.but(**given))
         inferred = fitted.infer(series)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
@@ -236,41 +293,20 @@ def reproduce_command(
     reproduce.run(name, experiments, show=show, row=row, in_minutes=quick, data=data)
 
 
-def _read(data: list[Path], sequence: str | None, label: str | None, controls: list[str] | None) -> list[Series]:
-    return tables.read(data, sequence_column=sequence, label_column=label, control_columns=controls or ())
-
-
-def _file_name(name: str) -> str:
-    """A recording's name as a file name: nothing that could leave the folder."""
-    return "".join(c if c.isalnum() or c in "-_.[]" else "_" for c in name).lstrip(".") or "recording"
-
-
-def _check_file_names(series: list[Series]) -> None:
-    names: dict[str, str] = {}
-    for one in series:
-        other = names.setdefault(_file_name(one.name), one.name)
-        if other != one.name:
-            raise InputError(f"The recordings '{other}' and '{one.name}' would share one file of labels: rename one.")
-
-
-def _labels_csv(one: Segmentation) -> bytes:
-    header = ",".join(["frame", "regime", *(f"p{k}" for k in range(one.probabilities.shape[1]))])
-    rows = (
-        f"{t},{label}," + ",".join(f"{p:.6f}" for p in probabilities)
-        for t, (label, probabilities) in enumerate(zip(one.labels, one.probabilities, strict=True))
-    )
-    return "\n".join([header, *rows, ""]).encode()
+def _read(data: list[Path], reading: Reading) -> list[Series]:
+    series = tables.read(data, reading)
+    for note in tables.notes(series):
+        display.note(note)
+    return series
 
 
 def _read_labels(path: Path) -> dict[str, np.ndarray]:
-    files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-    labels = {}
-    for one in tables.read(files):
-        names = names_of(one)
-        if "regime" not in names:
-            raise InputError(f"{path} has no column 'regime': give a file or folder written by swerve segment.")
-        labels[one.name] = one.x[:, names.index("regime")].astype(int)
-    return labels
+    files = [file for file in path.glob("*.csv") if file.name != export.SEGMENTS] if path.is_dir() else [path]
+    try:
+        found = tables.read(sorted(files), Reading(columns=("regime",)))
+    except InputError as error:
+        raise InputError(f"{error} Labels are a file or folder written by swerve segment.") from None
+    return {one.name: one.x[:, 0].astype(int) for one in found}
 
 
 def _score_known(fitted: runs.Run, series: list[Series], out: Path, curve: list[float]) -> None:
@@ -286,16 +322,16 @@ def _score_known(fitted: runs.Run, series: list[Series], out: Path, curve: list[
 def _pair(predicted: dict[str, np.ndarray], true: dict[str, np.ndarray | None], where: Path, partial: bool):
     if len(predicted) == len(true) == 1:
         true = dict(zip(predicted, true.values(), strict=True))
-    true = {_file_name(name): labels for name, labels in true.items()}  # `swerve segment` names its files so
+    true = {export.file_name(name): labels for name, labels in true.items()}  # `swerve segment` names its files so
     pairs = []
     for name, labels in predicted.items():
-        truth = true.get(_file_name(name))
+        truth = true.get(export.file_name(name))
         if truth is None:
             raise InputError(f"{where} has no true regimes for the recording '{name}'.")
         if len(truth) != len(labels):
             raise InputError(f"'{name}' has {len(labels)} labels but {len(truth)} true ones.")
         pairs.append((labels, truth))
-    left_out = len(set(true) - {_file_name(name) for name in predicted})
+    left_out = len(set(true) - {export.file_name(name) for name in predicted})
     if left_out and not partial:
         raise InputError(f"{left_out} recordings of {where} have no labels: give them too, or --partial.")
     if not any((truth >= 0).any() for _, truth in pairs):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from swerve import api, display, reporting
 from swerve import run as runs
+from swerve.claim import RUN_FILE
 from swerve.config import Config
 from swerve.data import bouncing_ball
 from swerve.data.board import Board
@@ -73,9 +74,9 @@ def _make_room(out: Path, training: list[Series]) -> None:
         return
     if not _is_demo(out, training):
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
-    for name in (runs.RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
+    for name in (RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
         (out / name).unlink(missing_ok=True)
-    for name in ("report.html", "seeds.npz", reporting.EXAMPLES_FILE):
+    for name in (runs.REGIMES_FILE, "report.html", "seeds.npz", reporting.EXAMPLES_FILE):
         (out / name).unlink(missing_ok=True)
     for picture in (out / "figures").glob("*.png"):
         picture.unlink()
@@ -85,7 +86,7 @@ def _make_room(out: Path, training: list[Series]) -> None:
 
 def _is_demo(out: Path, training: list[Series]) -> bool:
     """Whether the folder holds a run on the demo's own data."""
-    path = out / runs.RUN_FILE
+    path = out / RUN_FILE
     if not path.is_file():
         return False
     stored = read_json(path)

@@ -16,10 +16,12 @@ from rich.progress import (
 from rich.status import Status
 from rich.table import Table
 
+from swerve.budget import in_words
 from swerve.training.loop import Report
 
 console = Console()
 errors = Console(stderr=True)
+LONGEST_PAUSE = 3600.0  # seconds between reports that still tell how long the rest takes
 
 
 @contextmanager
@@ -34,19 +36,26 @@ def training_progress(steps: int) -> Iterator[Callable[[Report | str], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, speed_estimate_period=LONGEST_PAUSE) as progress:
         task = progress.add_task("seeding restarts and compiling", total=steps)
+        reports = 0
 
         def show(report: Report | str) -> None:
+            nonlocal reports
             if isinstance(report, str):
                 progress.update(task, description=report)
                 return
+            reports += 1
+            if reports == 2 and report.step < report.steps:  # the first one took the time to compile, too
+                left = (report.steps - report.step) / report.steps_per_second
+                progress.console.print(f"  at most about {in_words(left)} of training to go", highlight=False)
             for message in report.messages:
                 progress.console.print(f"  {message}", highlight=False)
             best = report.best
             progress.update(
                 task,
                 completed=report.step,
+                total=report.steps,
                 description=(
                     f"bound {report.bounds[best]:.3f} nats/frame  "
                     f"regimes in use {report.regimes_in_use[best]:.1f}  "
@@ -70,19 +79,27 @@ def working(message: str) -> Status:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C asks to stop at the next report; the second one stops at once."""
-    asked = False
+    """The first Ctrl-C asks to stop at the next report; the second one stops at once.
+
+    So does the first one before anybody looked whether to stop: nothing was learned yet that could be lost.
+    """
+    asked = looked = False
 
     def ask(signum, frame):
         nonlocal asked
-        if asked:
+        if asked or not looked:
             raise KeyboardInterrupt
         asked = True
         errors.print("Stopping at the next checkpoint; press Ctrl-C again to stop at once.")
 
+    def should_stop() -> bool:
+        nonlocal looked
+        looked = True
+        return asked
+
     before = signal.signal(signal.SIGINT, ask)
     try:
-        yield lambda: asked
+        yield should_stop
     finally:
         signal.signal(signal.SIGINT, before)
 

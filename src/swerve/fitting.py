@@ -31,8 +31,10 @@ MERGING_CALLS = 5  # in which a merge is trained; after each of them it may be g
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 
 
-def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
-    """AR-HMMs with every number of lags and every start, the most trustworthy first."""
+def fit_arhmm(
+    prepared: Prepared, config: Config, *, should_stop: Callable[[], bool] = lambda: False
+) -> list[Candidate]:
+    """AR-HMMs with every number of lags and every start, the most trustworthy first; fewer if it should stop."""
     if prepared.image is not None:
         raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
     with _on_cpu(prepared) as there:
@@ -42,6 +44,7 @@ def fit_arhmm(prepared: Prepared, config: Config) -> list[Candidate]:
             config.arhmm,
             regimes=config.model.regimes,
             key=jax.random.key(config.seed),
+            should_stop=should_stop,
         )
         if candidates and config.arhmm.ends_on_all:
             best = fitted_further(candidates[0], there.training, there.validation, config.arhmm)
@@ -204,14 +207,26 @@ def make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path |
     return Made(states, restarts, guides, made.staged)
 
 
+def wanted_regimes(config: Config) -> list[int]:
+    """The number of regimes that each restart wants of the AR-HMM that guides it; 0 for one without a guide."""
+    recipe, regimes = config.recipe, config.model.regimes
+    return [
+        _regimes_of(variant, regimes) if _or(variant.guidance, recipe.guidance) > 0 else 0
+        for variant in _variants(config)
+    ]
+
+
+def _variants(config: Config) -> list[Variant]:
+    variants = config.recipe.variants
+    return [variants[r % len(variants)] for r in range(config.training.restarts)]
+
+
 def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None) -> Made:
-    recipe, count = config.recipe, config.training.restarts
-    variants = [recipe.variants[r % len(recipe.variants)] for r in range(count)]
+    recipe, count, variants = config.recipe, config.training.restarts, _variants(config)
     allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
-    guided = [_or(variant.guidance, recipe.guidance) > 0 for variant in variants]
     guides = cached_guides(
         cache,
-        [number if follow else 0 for number, follow in zip(allowed, guided, strict=True)],
+        wanted_regimes(config),
         prepared.training,
         prepared.validation,
         config.arhmm,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from swerve.alignment import Order
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
@@ -119,7 +120,7 @@ def write_report(
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
         rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
-        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes)
+        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
     if run.history is not None:
         curves = figures.training_curves(as_figure_history(run.history, run.chosen, frame_f1))
@@ -149,16 +150,17 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
         ("model", run.config.kind),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
-        *((("regimes merged", _merges(run.history.merges)),) if run.history and run.history.merges else ()),
+        *((("regimes merged", _merges(run.history.merges, run.order)),) if run.history and run.history.merges else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
+        *((("aligned to", f"{run.aligned.to}: {run.aligned.agreement}"),) if run.aligned else ()),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
 
 
-def _merges(merges: Sequence[Mapping[str, Any]]) -> str:
-    """Which regimes went into which others, and what the next merge would have cost."""
-    done = [f"{one['dropped']} into {one['kept']}" for one in merges if one["accepted"]]
+def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
+    """Which regimes went into which others, by the numbers they have now, and what the next merge would have cost."""
+    done = [f"{order.index(one['dropped'])} into {order.index(one['kept'])}" for one in merges if one["accepted"]]
     last = merges[-1]
     cost = "" if last["accepted"] else f" (one more would cost {-last['change']:.3f} nats per frame)"
     return f"{', '.join(done) or 'none'}{cost}"
@@ -172,6 +174,8 @@ def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
         found.append("Training was stopped early: go on with --resume.")
     if run.dropped:
         found.append(f"These columns never change and were left out: {', '.join(run.dropped)}.")
+    if run.aligned is not None:
+        found += [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
     if labels and run.regimes > 1:
         share = np.bincount(np.concatenate(labels), minlength=run.regimes) / sum(map(len, labels))
         if share.max() > 0.98:
@@ -219,5 +223,6 @@ def _ribbon(run: Run, one: Series, found: Inferred, truth):
         truth=truth,
         columns=run.columns,
         title=one.name,
+        names=run.names if any(run.given_names) else (),
         reconstruction=found.expected if one.x.shape[1] <= 4 else None,
     )

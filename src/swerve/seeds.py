@@ -39,30 +39,47 @@ class Candidate(NamedTuple):
 
 
 def fit_candidates(
-    training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int, key: Key
+    training: Frames,
+    validation: Frames,
+    config: ArHmmConfig,
+    *,
+    regimes: int,
+    key: Key,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Candidate]:
     """Every restart with every number of lags, the most trustworthy first, nonlinear ones only if they pay.
 
     Regimes that bend are tried with the two best numbers of lags so far. Where they pay, more of them are fitted:
-    they have more ways to go wrong.
+    they have more ways to go wrong. Once `should_stop` says so, those fitted so far are all there are.
     """
-
-    def fit_all(lags: Iterable[int], features: int, key: Key) -> list[Candidate]:
-        fits = [_fit(training, validation, config, regimes, count, features, key) for count in lags]
-        return [one for fit in fits for one in fit]
-
-    channels = training.x.shape[-1]
-    affordable = [lags for lags in config.lags if lags * channels <= WIDEST or lags == min(config.lags)]
     candidates: list[Candidate] = []
     best_first = agreeing_first if config.lags_by_agreement else most_trustworthy_first
+
+    def fit_all(lags: Iterable[int], features: int, key: Key) -> None:
+        for count in lags:
+            if candidates and should_stop():
+                return
+            candidates.extend(_fit(training, validation, config, regimes, count, features, key))
+
     for features in sorted(config.features):
-        promising = _best_lags(best_first(candidates)) or affordable
-        candidates += fit_all([lags for lags in promising if lags or not features], features, key)
+        promising = _best_lags(best_first(candidates)) or affordable_lags(config, training.x.shape[-1])
+        fit_all([lags for lags in promising if lags or not features], features, key)
     best = simplest_that_pays(candidates, best_first)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
         again = jax.random.fold_in(key, 1000 + extra)
-        candidates += fit_all(_best_lags(best_first(best)), best[0].features, again)
+        fit_all(_best_lags(best_first(best)), best[0].features, again)
     return simplest_that_pays(candidates, best_first)
+
+
+def affordable_lags(config: ArHmmConfig, channels: int) -> list[int]:
+    """Those with which a regime does not read more than it can learn from."""
+    return [lags for lags in config.lags if lags * channels <= WIDEST or lags == min(config.lags)]
+
+
+def fit_simplest(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> list[Candidate]:
+    """Those with the fewest lags, as seeds are fitted: what the others take can be guessed from them."""
+    some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
+    return _fit(some, validation, config, regimes, min(config.lags), 0, jax.random.key(0))
 
 
 def _best_lags(best_first: list[Candidate]) -> list[int]:

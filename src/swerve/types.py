@@ -55,6 +55,19 @@ class Skeleton:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The frames of a recording as its file has them, where a model sees others."""
+
+    rows: Int[np.ndarray, " R"]
+    """The row of the file of each."""
+    times: Float[np.ndarray, " R"] | None
+    covered_by: Int[np.ndarray, " R"]
+    """The frame that stands for it in the recording that a model sees."""
+    inserted: int = 0
+    """Frames that were missing in a regular grid of times, and were added as missing frames."""
+
+
+@dataclass(frozen=True)
 class Series:
     """One recording in its own units. NaN in `x` is a missing value; `s` is the truth, for scoring only."""
 
@@ -68,8 +81,11 @@ class Series:
     times: Float[np.ndarray, " T"] | None = None
     """When each frame was taken, in the recording's own unit, where that is known."""
     rows: Int[np.ndarray, " T"] | None = None
-    """The row (or frame) of the file that each frame was taken from, where it is not the same number."""
+    """The row (or frame) of the file that each frame was taken from, where it is not the same number. A frame between
+    rows has the row nearest to it or, in a gap, the row before."""
     skeleton: Skeleton | None = None
+    source: Source | None = None
+    """The way back to the frames of the file, where frames were left out, added or resampled."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -85,6 +101,8 @@ class Segmentation:
     labels: Int[np.ndarray, " T"]
     probabilities: Float[np.ndarray, "T K"]
     name: str = ""
+    names: tuple[str, ...] = ()
+    """What the regimes are called, where a run says so: `names[labels[t]]`."""
 
     @property
     def change_points(self) -> Int[np.ndarray, " C"]:

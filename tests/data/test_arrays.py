@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from swerve.data import tables
+from swerve.data.reading import Reading
 from swerve.errors import InputError
 
 
@@ -17,7 +18,7 @@ def save(tmp_path):
 
 def refused(path, **options) -> str:
     with pytest.raises(InputError) as caught:
-        tables.read(path, **options)
+        tables.read(path, Reading(**options))
     assert "data.np" in str(caught.value)
     return str(caught.value)
 
@@ -48,7 +49,7 @@ def test_npy_and_integers(tmp_path):
 
 def test_labels_from_an_array_of_another_name(save):
     path = save(x=np.ones((2, 1)), truth=np.array([1.0, np.nan]))
-    (only,) = tables.read(path, label_column="truth")
+    (only,) = tables.read(path, Reading(label_column="truth"))
     assert only.s.tolist() == [1, -1]
     assert 'no column "thruth": did you mean "truth"?' in refused(path, label_column="thruth")
 

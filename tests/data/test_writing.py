@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swerve.data import bouncing_ball, dubins, dubins_video, tables
+from swerve.data.reading import Reading
 from swerve.errors import InputError
 from swerve.types import Series
 
@@ -37,7 +38,7 @@ def ragged() -> list[Series]:
 def test_boards_come_back_bit_for_bit(board, tmp_path):
     tables.write_csv(tmp_path / "board.csv", board.series())
     tables.write_npz(tmp_path / "board.npz", board.series())
-    from_csv = tables.read(tmp_path / "board.csv", sequence_column="sequence", label_column="s")
+    from_csv = tables.read(tmp_path / "board.csv", Reading(sequence_column="sequence", label_column="s"))
     from_npz = tables.read(tmp_path / "board.npz")
     for read in (from_csv, from_npz):
         assert all(same(one, other) for one, other in zip(read, board.series(), strict=True))
@@ -62,8 +63,8 @@ def test_a_table_of_images_is_refused(tmp_path):
 def test_ragged_recordings_with_gaps_and_controls_come_back(ragged, tmp_path):
     tables.write_csv(tmp_path / "a.csv", ragged)
     tables.write_npz(tmp_path / "a.npz", ragged)
-    roles = {"sequence_column": "sequence", "label_column": "s", "control_columns": ["u0"]}
-    for read in (tables.read(tmp_path / "a.csv", **roles), tables.read(tmp_path / "a.npz")):
+    roles = {"sequence_column": "sequence", "label_column": "s", "control_columns": ("u0",)}
+    for read in (tables.read(tmp_path / "a.csv", Reading(**roles)), tables.read(tmp_path / "a.npz")):
         assert all(same(one, other) for one, other in zip(read, ragged, strict=True))
 
 

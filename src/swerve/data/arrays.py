@@ -1,29 +1,33 @@
 """Reads NumPy files: one array `x` with what goes beside it, or one array per sequence. Images stay float32."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from swerve.data.columns import default_names, pixel_names, unknown_column
+from swerve.data.reading import Reading
 from swerve.errors import InputError
 from swerve.types import Series
 
-ABOUT_X = {"x", "s", "u", "lengths", "columns", "names"}
+ABOUT_X = {"x", "s", "u", "lengths", "columns", "names", "times"}
 
 
-def read_arrays(path: Path, *, label_key: str | None = None) -> list[Series]:
+def read_arrays(path: Path, reading: Reading) -> list[Series]:
     """x is (T, D), (N, T, D) or, for images, (N, T, H, W); one array per sequence is (T, D) or (T, H, W).
 
-    Labels are taken from `label_key`, or from `s` where it exists.
+    Labels are taken from the array of the label column's name, or from `s` where it exists; so are times, or `times`.
     """
+    if reading.control_columns or reading.sequence_column not in (None, *reading.may_lack):
+        raise InputError(f'{path}: a NumPy file has no columns to name; store controls as an array "u".')
     arrays = _load(path)
-    if label_key is not None and label_key not in arrays:
-        raise unknown_column(label_key, arrays, str(path))
+    keys = {}
+    for default, key in (("s", reading.label_column), ("times", reading.time_column)):
+        if key is not None and key not in arrays and key not in reading.may_lack:
+            raise unknown_column(key, arrays, str(path))
+        keys[default] = key if key in arrays else default
     if "x" in arrays:
-        return _stacked(path, arrays, label_key or "s")
+        return _stacked(path, arrays, keys["s"], keys["times"])
     unexpected = sorted(set(arrays) & ABOUT_X)
     if unexpected:
         raise InputError(f'{path} has an array "{unexpected[0]}" but no array "x".')
@@ -32,14 +36,12 @@ def read_arrays(path: Path, *, label_key: str | None = None) -> list[Series]:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"x": loaded}
-        with loaded:
-            arrays = {key: loaded[key] for key in loaded.files}
+        with path.open("rb") as file:  # np.load would leave a damaged one open
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # damaged files fail in many ways
         if "Object arrays" in str(error):
             raise InputError(f"{path} holds Python objects; store plain numbers instead.") from None
         raise InputError(f"{path} is not a NumPy file that can be read.") from None
@@ -58,7 +60,7 @@ def _single(path: Path, key: str, array: np.ndarray) -> Series:
     return Series(x=x, name=key, columns=_column_names(x, image), image=image)
 
 
-def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[Series]:
+def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str, time_key: str) -> list[Series]:
     if arrays["x"].ndim not in (2, 3, 4):
         raise InputError(
             f'{path}, array "x": it has 2 axes (time, columns), 3 (sequence, time, columns)'
@@ -72,6 +74,8 @@ def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[
     s = _beside(path, arrays, label_key, frames, extra_axes=0)
     u = None if u is None else _numbers(path, "u", u).reshape(*x.shape[:2], -1)
     s = None if s is None else _whole_numbers(path, label_key, s).reshape(x.shape[:2])
+    times = _beside(path, arrays, time_key, frames, extra_axes=0)
+    times = None if times is None else _numbers(path, time_key, times).reshape(x.shape[:2])
     lengths = _lengths(path, arrays, x.shape)
     columns = _texts(path, arrays, "columns", x.shape[2]) or _column_names(x, image)
     stems = [path.stem] if one else [f"{path.stem}-{i}" for i in range(len(x))]
@@ -81,6 +85,7 @@ def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str) -> list[
             x=x[i, :stop],
             u=None if u is None else u[i, :stop],
             s=None if s is None else s[i, :stop],
+            times=None if times is None else times[i, :stop].astype(float),
             name=names[i],
             columns=columns,
             image=image,
@@ -132,12 +137,16 @@ def _texts(path: Path, arrays: dict[str, np.ndarray], key: str, count: int) -> t
     return tuple(str(text) for text in arrays[key])
 
 
-def _numbers(path: Path, key: str, array: np.ndarray, kind: type[np.floating] = np.float64) -> Float[np.ndarray, "..."]:
+def _numbers(
+    path: Path, key: str, array: np.ndarray, kind: type[np.floating] | None = None
+) -> Float[np.ndarray, "..."]:
+    """Real numbers; float32 stays float32, all else becomes float64 unless another kind is asked for."""
     if array.dtype.kind not in "fiub":
         raise InputError(f'{path}, array "{key}": it holds {array.dtype}, not real numbers.')
     if array.size == 0:
         raise InputError(f'{path}, array "{key}": it is empty (shape {array.shape}).')
-    numbers = array.astype(kind)
+    kind = kind or (np.float32 if array.dtype == np.float32 else np.float64)
+    numbers = array.astype(kind, copy=False)
     if np.isinf(numbers).any():
         place = tuple(int(i) for i in np.argwhere(np.isinf(numbers))[0])
         raise InputError(f'{path}, array "{key}": the value at {place} is infinite.')
@@ -146,7 +155,7 @@ def _numbers(path: Path, key: str, array: np.ndarray, kind: type[np.floating] = 
 
 def _whole_numbers(path: Path, key: str, array: np.ndarray) -> Shaped[np.ndarray, "..."]:
     """Labels and lengths; a missing one becomes -1."""
-    numbers = _numbers(path, key, array)
+    numbers = _numbers(path, key, array, np.float64)
     whole = np.where(np.isnan(numbers), -1.0, numbers)
     if (whole != np.round(whole)).any():
         raise InputError(f'{path}, array "{key}": it must hold whole numbers.')

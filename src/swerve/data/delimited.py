@@ -2,30 +2,31 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 from jaxtyping import Float
 
-from swerve.data.columns import unknown_column
+from swerve.data.reading import Reading
+from swerve.data.table import (
+    Layout,
+    Table,
+    TextCollector,
+    check_controls,
+    check_width,
+    is_missing,
+    lay_out,
+    not_numbers,
+)
+from swerve.data.times import parse_times, seconds
 from swerve.errors import InputError
 
-MISSING = {"", "na"}  # besides what float() reads as nan
 ROWS_AT_ONCE = 200  # few enough to stay in the processor's cache, which doubles the speed
-
-
-@dataclass(frozen=True)
-class Table:
-    """One file: numbers by column, and the text of those columns that were asked for as text."""
-
-    path: Path
-    columns: tuple[str, ...]
-    values: Float[np.ndarray, "T D"]
-    texts: dict[str, list[str]]
+LONGEST_LINE = 100_000_000  # characters; no table has a line like that
+GROWTH = 1.25
 
 
 class Row(NamedTuple):
@@ -35,13 +36,35 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def read_delimited(path: Path, *, text_columns: Sequence[str] = ()) -> Table:
+class GrowingArray:
+    """Rows that arrive in pieces, in one array that grows in place: joining pieces would need twice the memory."""
+
+    def __init__(self, width: int):
+        self.values = np.empty((0, width))
+        self.count = 0
+
+    def add(self, columns: list[Float[np.ndarray, " n"]]) -> None:
+        """More rows, column by column."""
+        stop = self.count + len(columns[0])
+        if stop > len(self.values):
+            self.values.resize((max(stop, int(GROWTH * self.count)), self.values.shape[1]), refcheck=False)
+        for j, column in enumerate(columns):
+            self.values[self.count : stop, j] = column
+        self.count = stop
+
+    def whole(self) -> Float[np.ndarray, "T D"]:
+        """All of them."""
+        self.values.resize((self.count, self.values.shape[1]), refcheck=False)
+        return self.values
+
+
+def read_delimited(path: Path, reading: Reading) -> Table:
     """Comma, semicolon or tab, with or without a header; empty, NA and nan cells become NaN."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            delimiter = _delimiter(file.readline())
+            delimiter = _delimiter(path, file)
             file.seek(0)
-            return _read(path, _rows(csv.reader(file, delimiter=delimiter)), text_columns)
+            return _read(path, _rows(csv.reader(file, delimiter=delimiter)), reading)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file in UTF-8.") from None
     except csv.Error as error:
@@ -50,36 +73,89 @@ def read_delimited(path: Path, *, text_columns: Sequence[str] = ()) -> Table:
         raise InputError(f"{path} can not be opened: {error.strerror}.") from None
 
 
-def is_missing(cell: str) -> bool:
-    """Whether a cell stands for a missing value."""
-    return cell.strip().lower() in MISSING or cell.strip().lower() == "nan"
-
-
-def _read(path: Path, rows: Iterator[Row], text_columns: Sequence[str]) -> Table:
+def _read(path: Path, rows: Iterator[Row], reading: Reading) -> Table:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path} is empty.")
     if _is_header(first.cells):
-        names, block = _names(path, first.cells), []
+        names, block = _names(first.cells), []
     else:
-        names, block = _names(path, [""] * len(first.cells)), [first]
-    for name in text_columns:
-        if name not in names:
-            raise unknown_column(name, names, str(path))
-
-    texts: dict[str, list[str]] = {name: [] for name in text_columns}
-    numbers = [name for name in names if name not in texts]
-    blocks = []
+        names, block = _names([""] * len(first.cells)), [first]
+    layout = lay_out(names, reading, str(path))
+    places = {name: names.index(name) for name in layout.all}
+    collected = _Collected(path, layout)
     while block := block + list(islice(rows, ROWS_AT_ONCE)):
-        cells = dict(zip(names, _columns(path, block, len(names)), strict=True))
-        for name, collected in texts.items():
-            collected.extend(cells[name])
-        converted = [_numbers(path, name, cells[name], block) for name in numbers]
-        blocks.append(np.stack(converted, axis=1) if converted else np.empty((len(block), 0)))
+        columns = _columns(path, block, len(names))
+        collected.add({name: columns[place] for name, place in places.items()}, block)
         block = []
-    if not blocks:
+    if not collected.x.count:
         raise InputError(f"{path} has a header but no rows.")
-    return Table(path, tuple(numbers), np.concatenate(blocks), texts)
+    return check_controls(collected.table(), layout.controls)
+
+
+class _Collected:
+    """What was read so far."""
+
+    def __init__(self, path: Path, layout: Layout):
+        self.path, self.layout = path, layout
+        self.x, self.u = GrowingArray(len(layout.measurements)), GrowingArray(len(layout.controls))
+        self.times = GrowingArray(1)
+        self.dates: bool | None = None
+        self.sequence, self.labels = TextCollector(), TextCollector()
+
+    def add(self, cells: dict[str, tuple[str, ...]], rows: list[Row]) -> None:
+        layout = self.layout
+        if not self.x.count:
+            _check_text(self.path, layout, cells)
+        for target, names in ((self.x, layout.measurements), (self.u, layout.controls)):
+            if names:
+                target.add([_numbers(self.path, name, cells[name], rows) for name in names])
+        if layout.time is not None:
+            self.times.add([self._times(layout.time, cells[layout.time], rows)])
+        for target, name in ((self.sequence, layout.sequence), (self.labels, layout.label)):
+            if name is not None:
+                target.add(cells[name])
+
+    def table(self) -> Table:
+        layout = self.layout
+        return Table(
+            where=str(self.path),
+            name=self.path.stem,
+            columns=layout.measurements,
+            x=self.x.whole(),
+            u=self.u.whole() if layout.controls else None,
+            times=self.times.whole()[:, 0] if layout.time else None,
+            dates=bool(self.dates),
+            sequence=self.sequence.texts() if layout.sequence else None,
+            labels=self.labels.texts() if layout.label else None,
+        )
+
+    def _times(self, name: str, cells: tuple[str, ...], rows: list[Row]) -> Float[np.ndarray, " T"]:
+        try:
+            times, dates = parse_times(cells)
+            alike = self.dates in (None, dates)
+        except ValueError:
+            alike = False
+        if not alike:
+            read = seconds if self.dates or (self.dates is None and _float(cells[0]) is None) else float
+            row, cell = next((row, cell) for row, cell in zip(rows, cells, strict=True) if not _can(read, cell))
+            raise InputError(
+                f'{self.path}, line {row.line}, column "{name}": "{cell.strip()}" is no time; times are all numbers,'
+                " or all dates like 2024-05-01T12:30:00.5."
+            )
+        self.dates = dates
+        return times
+
+
+def _check_text(path: Path, layout: Layout, cells: dict[str, tuple[str, ...]]) -> None:
+    """Columns that hold nothing but text are named all at once, with what to do about them."""
+    texts = []
+    for name in (*layout.measurements, *layout.controls):
+        filled = [cell for cell in cells[name] if not is_missing(cell)]
+        if filled and all(_float(cell) is None for cell in filled):
+            texts.append(name)
+    if texts:
+        raise not_numbers(texts, str(path))
 
 
 def _rows(reader) -> Iterator[Row]:
@@ -88,21 +164,37 @@ def _rows(reader) -> Iterator[Row]:
             yield Row(reader.line_num, cells)
 
 
-def _delimiter(first_line: str) -> str:
-    unquoted = re.sub(r'"[^"]*"', "", first_line)
-    return next((one for one in "\t;," if one in unquoted), ",")
+def _delimiter(path: Path, file: TextIO) -> str:
+    """The sign that comes as often in the first line as in the second, or at all.
+
+    The first line also tells whether the table is far too wide, before the rest is read.
+    """
+    first, second = (re.sub(r'"[^"]*"', "", _next_line(file)) for _ in range(2))
+    there = [one for one in "\t;," if one in first] or [","]
+    found = next((one for one in there if first.count(one) == second.count(one)), there[0])
+    check_width(first.count(found) + 1, f"{path} starts with a line that")
+    return found
+
+
+def _next_line(file: TextIO) -> str:
+    """The next line that is not blank."""
+    line = "\n"
+    while line and not line.strip("\r\n"):
+        line = file.readline(LONGEST_LINE)
+    return line
 
 
 def _is_header(cells: list[str]) -> bool:
-    return any(not is_missing(cell) and _float(cell) is None for cell in cells)
+    return any(not is_missing(cell) and _float(cell) is None and not _is_moment(cell) for cell in cells)
 
 
-def _names(path: Path, cells: list[str]) -> tuple[str, ...]:
-    names = tuple(cell.strip() or f"x{i}" for i, cell in enumerate(cells))
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise InputError(f'{path}, line 1: two columns are called "{name}".')
-    return names
+def _is_moment(cell: str) -> bool:
+    """A date with a time of day: a date alone may well be a name."""
+    return ":" in cell and _can(seconds, cell)
+
+
+def _names(cells: list[str]) -> tuple[str, ...]:
+    return tuple(cell.strip() or f"x{i}" for i, cell in enumerate(cells))
 
 
 def _columns(path: Path, rows: list[Row], expected: int) -> list[tuple[str, ...]]:
@@ -134,7 +226,12 @@ def _number(path: Path, name: str, cell: str, line: int) -> float:
 
 
 def _float(cell: str) -> float | None:
+    return float(cell) if _can(float, cell) else None
+
+
+def _can(read, cell: str) -> bool:
     try:
-        return float(cell)
+        read(cell)
     except ValueError:
-        return None
+        return False
+    return True

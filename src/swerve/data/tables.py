@@ -1,71 +1,97 @@
-"""Tables to recordings and back: CSV, TSV, NPZ and NPY files of the user's own."""
+"""Files and data frames to recordings and back: the one way in, whatever kind of file it is."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from swerve.data.arrays import read_arrays
-from swerve.data.columns import check_every_column_has_values, unknown_column
-from swerve.data.delimited import Table, is_missing, read_delimited
+from swerve.data.columns import check_every_column_has_values, names_of, select_columns, unknown_column
+from swerve.data.dataframes import read_data_frame
+from swerve.data.delimited import read_delimited
+from swerve.data.hdf5 import read_hdf5
+from swerve.data.parquet import read_parquet
+from swerve.data.reading import Reading
+from swerve.data.sampling import sampled
+from swerve.data.table import LabelEncoder, Table, Texts, check_width, label_encoder
+from swerve.data.times import check_same_rate, step_of
 from swerve.data.writing import write_csv, write_npz
 from swerve.errors import InputError
 from swerve.types import Series
 
-__all__ = ["read", "write_csv", "write_npz"]
+__all__ = ["read", "read_frames", "write_csv", "write_npz"]
 
-DELIMITED = (".csv", ".tsv")
-ARRAYS = (".npz", ".npy")
-KINDS = ".csv, .tsv, .npz or .npy"
-UNLABELLED = -1
-
-LabelEncoder = Callable[[list[str]], Int[np.ndarray, " T"]]
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The columns that are not measurements."""
-
-    sequence: str | None
-    label: str | None
-    controls: tuple[str, ...]
-
-    def __post_init__(self):
-        named = [name for name in (self.sequence, self.label, *self.controls) if name is not None]
-        for name in named:
-            if named.count(name) > 1:
-                raise InputError(f'Column "{name}" can not have two roles.')
-
-    @property
-    def texts(self) -> list[str]:
-        """Columns that need not hold numbers."""
-        return [name for name in (self.sequence, self.label) if name is not None]
+Found = list[Table] | list[Series]
+READERS: dict[str, Callable[[Path, Reading], Found]] = {
+    ".csv": lambda path, reading: [read_delimited(path, reading)],
+    ".tsv": lambda path, reading: [read_delimited(path, reading)],
+    ".parquet": lambda path, reading: [read_parquet(path, reading)],
+    ".h5": read_hdf5,
+    ".hdf5": read_hdf5,
+    ".npz": read_arrays,
+    ".npy": read_arrays,
+}
+"""Who reads which files: tables, whose columns have roles, or recordings as they are."""
+KINDS = f"{', '.join(list(READERS)[:-1])} or {list(READERS)[-1]}"
 
 
-def read(
-    paths: str | Path | Sequence[str | Path],
-    *,
-    sequence_column: str | None = None,
-    label_column: str | None = None,
-    control_columns: Sequence[str] = (),
-) -> list[Series]:
-    """Recordings from files or folders: one per file, or one per value of `sequence_column`.
+def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = None) -> list[Series]:
+    """Recordings from files or folders: one per file, or one per value of the sequence column.
 
-    `label_column` is the truth, for scoring only: whole numbers (unlabelled where missing or below 0), or
-    names, which are numbered in sorted order. `control_columns` become u. All files must have the same
-    columns (by name where they have headers). In a NumPy file `label_column` names an array, by default `s`.
+    Labels are the truth, for scoring only: whole numbers (unlabelled where missing or below 0), or names, which are
+    numbered in sorted order. All files must have the same columns (by name where they have headers). In a NumPy file
+    the label and time columns are arrays beside x, by default `s` and `times`.
     """
-    roles = Roles(sequence_column, label_column, tuple(control_columns))
+    reading = reading or Reading()
     files = _files([paths] if isinstance(paths, str | Path) else paths)
-    loaded = [_load(file, roles) for file in files]
-    encode = _label_encoder([one for one in loaded if isinstance(one, Table)], roles.label)
+    return _assembled([(str(file), READERS[file.suffix.lower()](file, reading)) for file in files], reading)
+
+
+def read_frames(frames: Sequence[Any], reading: Reading | None = None) -> list[Series]:
+    """Recordings from data frames, whose columns have the same roles as those of files."""
+    reading = reading or Reading()
+    found = [read_data_frame(frame, reading, name=str(i)) for i, frame in enumerate(frames)]
+    return _assembled([(one.where, [one]) for one in found], reading)
+
+
+def notes(recordings: Sequence[Series]) -> list[str]:
+    """What was done to recordings that their owner may not expect."""
+    return [
+        f"{one.name}: {one.source.inserted} frames are missing between its times and count as missing values."
+        for one in recordings
+        if one.source is not None and one.source.inserted
+    ]
+
+
+def remembered(reading: Reading, recordings: Sequence[Series]) -> Reading:
+    """The reading to keep with a model of these recordings: with the time between their frames."""
+    steps = [step for one in recordings if (step := step_of(one.times)) is not None]
+    return replace(reading, step=steps[0] if steps else None, may_lack=())
+
+
+def resampled(recordings: Sequence[Series], reading: Reading) -> list[Series]:
+    """Recordings that come without a file, sampled as one would be."""
+    return [sampled(one, reading, f'Recording "{one.name}"') for one in recordings]
+
+
+def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Series]:
+    labels = [one.labels for _, found in loaded for one in found if isinstance(one, Table) and one.labels is not None]
+    encode = label_encoder(labels, reading.label_column)
     recordings: list[Series] = []
-    for file, one in zip(files, loaded, strict=True):
-        found = _recordings(one, roles, encode) if isinstance(one, Table) else one
-        _check_same_columns(file, found[0].columns, files[0], (recordings or found)[0].columns)
-        recordings += [_in_order(series, (recordings or found)[0].columns) for series in found]
+    first = loaded[0][0]
+    for where, found in loaded:
+        for one in found:
+            parts = _recordings(one, encode) if isinstance(one, Table) else [_chosen(one, reading)]
+            whole = one.where if isinstance(one, Table) else where
+            for part in parts:
+                check_width(1 if part.image else part.x.shape[1], where)
+                expected = recordings[0].columns if recordings else part.columns
+                _check_same_columns(where, part.columns, first, expected)
+                about = whole if len(parts) == len(found) == 1 else f'{whole}, recording "{part.name}"'
+                recordings.append(sampled(_in_order(part, expected), reading, about))
+    _check_rates(recordings, reading)
     check_every_column_has_values(recordings)
     return _with_unique_names(recordings)
 
@@ -77,105 +103,93 @@ def _files(paths: Iterable[str | Path]) -> list[Path]:
     for file in files:
         if not file.exists():
             raise InputError(f"{file} does not exist.")
-        if file.suffix.lower() not in DELIMITED + ARRAYS:
+        if file.suffix.lower() not in READERS:
             raise InputError(f"{file} is not a {KINDS} file.")
     return files
 
 
 def _data_files_in(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in DELIMITED + ARRAYS)
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in READERS)
     if not files:
         raise InputError(f"{folder} holds no {KINDS} file.")
     return files
 
 
-def _load(path: Path, roles: Roles) -> Table | list[Series]:
-    if path.suffix.lower() in DELIMITED:
-        return read_delimited(path, text_columns=roles.texts)
-    if roles.sequence or roles.controls:
-        raise InputError(f'{path}: a NumPy file has no columns to name; store controls as an array "u".')
-    return read_arrays(path, label_key=roles.label)
-
-
-def _recordings(table: Table, roles: Roles, encode: LabelEncoder) -> list[Series]:
-    x, u, columns = _measurements_and_controls(table, roles.controls)
+def _recordings(table: Table, encode: LabelEncoder) -> list[Series]:
     whole = Series(
-        x=x,
-        u=u,
-        s=encode(table.texts[roles.label]) if roles.label else None,
-        name=table.path.stem,
-        columns=columns,
+        x=table.x,
+        u=table.u,
+        s=None if table.labels is None else encode(table.labels),
+        name=table.name,
+        columns=table.columns,
+        times=table.times,
     )
-    return _split(whole, table.texts[roles.sequence]) if roles.sequence else [whole]
+    parts = [whole] if table.sequence is None else _split(whole, table.sequence)
+    if not table.dates:
+        return parts
+    # since the first frame: seconds since 1970 are too large to be exact
+    return [replace(one, times=np.round(one.times - one.times[0], 6)) for one in parts if one.times is not None]
 
 
-def _measurements_and_controls(
-    table: Table, controls: tuple[str, ...]
-) -> tuple[Float[np.ndarray, "T D"], Float[np.ndarray, "T U"] | None, tuple[str, ...]]:
-    for name in controls:
-        if name not in table.columns:
-            raise unknown_column(name, table.columns, str(table.path))
-    columns = tuple(name for name in table.columns if name not in controls)
-    if not columns:
-        raise InputError(f"{table.path} has no column of measurements.")
-    x = table.values[:, [table.columns.index(name) for name in columns]]
-    if not controls:
-        return x, None, columns
-    u = table.values[:, [table.columns.index(name) for name in controls]]
-    if np.isnan(u).any():
-        missing = controls[int(np.isnan(u).any(axis=0).argmax())]
-        raise InputError(f'{table.path}: control column "{missing}" has missing values.')
-    return x, u, columns
-
-
-def _split(whole: Series, sequence: list[str]) -> list[Series]:
+def _split(whole: Series, sequence: Texts) -> list[Series]:
     """One recording per value, in order of first appearance; the rows of one need not be neighbours."""
-    rows: dict[str, list[int]] = {}
-    for row, value in enumerate(sequence):
-        rows.setdefault(value.strip(), []).append(row)
-    return [
-        replace(
-            whole,
-            x=whole.x[chosen],
-            u=None if whole.u is None else whole.u[chosen],
-            s=None if whole.s is None else whole.s[chosen],
-            name=value,
+    order = np.argsort(sequence.codes, kind="stable")
+    bounds = np.searchsorted(sequence.codes[order], np.arange(len(sequence.names) + 1))
+    parts = []
+    for name, start, stop in zip(sequence.names, bounds[:-1], bounds[1:], strict=True):
+        rows = order[start:stop]
+        together = rows[-1] - rows[0] == len(rows) - 1
+        chosen = slice(rows[0], rows[-1] + 1) if together else rows  # neighbours need no copy
+
+        def part(values, chosen=chosen):
+            return None if values is None else values[chosen]
+
+        parts.append(
+            replace(
+                whole,
+                x=whole.x[chosen],
+                u=part(whole.u),
+                s=part(whole.s),
+                times=part(whole.times),
+                rows=rows,
+                name=name,
+            )
         )
-        for value, chosen in rows.items()
-    ]
+    return parts
 
 
-def _label_encoder(tables: Sequence[Table], column: str | None) -> LabelEncoder:
-    """One numbering for all files: the labels themselves if they are whole numbers, else sorted names."""
-    texts = {cell.strip() for table in tables for cell in table.texts.get(column or "", [])}
-    texts = {text for text in texts if not is_missing(text)}
-    try:
-        codes = {text: float(text) for text in texts}
-    except ValueError:
-        codes = {text: code for code, text in enumerate(sorted(texts))}
-    for text, code in codes.items():
-        if code != np.round(code) or np.isinf(code):
-            raise InputError(f'Label column "{column}" holds {text}: labels are whole numbers or names.')
-
-    def encode(cells: list[str]) -> Int[np.ndarray, " T"]:
-        return np.array([codes.get(cell.strip(), UNLABELLED) for cell in cells], dtype=np.int64)
-
-    return encode
+def _chosen(series: Series, reading: Reading) -> Series:
+    """A recording that came whole, with the columns that were asked for."""
+    series = replace(series, columns=names_of(series))
+    return select_columns([series], reading.columns)[0] if reading.columns else series
 
 
-def _check_same_columns(file: Path, columns: tuple[str, ...], first: Path, expected: tuple[str, ...]) -> None:
+def _check_same_columns(where: str, columns: tuple[str, ...], first: str, expected: tuple[str, ...]) -> None:
+    if columns == expected:
+        return
+    theirs, ours = set(columns), set(expected)
     for name in columns:
-        if name not in expected:
-            raise unknown_column(name, expected, f"{first}, unlike {file},")
+        if name not in ours:
+            raise unknown_column(name, expected, f"{first}, unlike {where},")
     for name in expected:
-        if name not in columns:
-            raise unknown_column(name, columns, f"{file}, unlike {first},")
+        if name not in theirs:
+            raise unknown_column(name, columns, f"{where}, unlike {first},")
 
 
 def _in_order(series: Series, columns: tuple[str, ...]) -> Series:
     if series.columns == columns:
         return series
     return replace(series, x=series.x[:, [series.columns.index(name) for name in columns]], columns=columns)
+
+
+def _check_rates(recordings: Sequence[Series], reading: Reading) -> None:
+    steps = [(one.name, step) for one in recordings if (step := step_of(one.times)) is not None]
+    for name, step in steps:
+        where = f'Recording "{name}"'
+        if reading.step is not None:
+            whose = "but the model was fitted to frames every"
+            check_same_rate(step, reading.step, whose, where, every=reading.every)
+        check_same_rate(step, steps[0][1], f'but "{steps[0][0]}" has one every', where, every=reading.every)
 
 
 def _with_unique_names(recordings: list[Series]) -> list[Series]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
+from swerve.data.sampling import slice_of
 from swerve.errors import InputError
 from swerve.types import Frames, Series
 
@@ -132,13 +133,7 @@ def cut(series: Series, start: int, stop: int) -> Series:
     """Frames start to stop - 1, named after them unless they are all there are."""
     if (start, stop) == (0, len(series)):
         return series
-    return replace(
-        series,
-        x=series.x[start:stop],
-        u=None if series.u is None else series.u[start:stop],
-        s=None if series.s is None else series.s[start:stop],
-        name=f"{series.name}[{start}:{stop}]",
-    )
+    return replace(slice_of(series, slice(start, stop)), name=f"{series.name}[{start}:{stop}]")
 
 
 def _window_bounds(frames: int, length: int) -> list[tuple[int, int]]:

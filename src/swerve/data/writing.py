@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from swerve.atomic import whole_file
 from swerve.data.columns import names_of
 from swerve.errors import InputError
 from swerve.types import Series
@@ -24,7 +25,7 @@ def write_csv(
     header = [sequence_column, *names_of(series[0]), *_control_names(series[0])]
     header += [label_column] if labelled else []
     _check(series, header)
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
+    with whole_file(Path(path)) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         for one in series:
@@ -32,7 +33,7 @@ def write_csv(
 
 
 def write_npz(path: str | Path, series: Sequence[Series]) -> None:
-    """Arrays x, names, and columns, s, u, lengths where they say something; no pickled objects.
+    """Arrays x, names, and columns, s, u, times, lengths where they say something; no pickled objects.
 
     x is (N, T, D), or (N, T, H, W) for images, whose columns need no names.
     """
@@ -48,9 +49,11 @@ def write_npz(path: str | Path, series: Sequence[Series]) -> None:
         arrays["s"] = _padded([_labels(one) for one in series], UNLABELLED)
     if series[0].u is not None:
         arrays["u"] = _padded([one.u for one in series if one.u is not None], 0.0)
+    if all(one.times is not None for one in series):
+        arrays["times"] = _padded([one.times for one in series if one.times is not None], np.nan)
     if len(set(lengths.tolist())) > 1:
         arrays["lengths"] = lengths
-    with Path(path).open("wb") as file:
+    with whole_file(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 

@@ -28,7 +28,7 @@ def new_figure(height: float, title: str = "", width: float = WIDTH) -> Figure:
     return figure
 
 
-def styled(axes: Axes, title: str = "", *, grid: bool = True) -> Axes:
+def styled(axes: Axes, title: str = "", *, grid: bool = True, longest: int = 90) -> Axes:
     """The house look: two quiet spines, a light grid behind the data, a small title at the left."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#b8bfca")
@@ -39,7 +39,7 @@ def styled(axes: Axes, title: str = "", *, grid: bool = True) -> Axes:
     if grid:
         axes.grid(True, color=GRID, linewidth=0.8)
     if title:
-        axes.set_title(plain(title), loc="left", fontsize=9.5, color=INK, pad=4)
+        axes.set_title(plain(title, longest), loc="left", fontsize=9.5, color=INK, pad=4)
     return axes
 
 

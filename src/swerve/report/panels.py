@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
-from swerve.report.canvas import styled, whole_numbers
+from swerve.report.canvas import plain, styled, whole_numbers
 from swerve.report.palette import DEVIATION_MAP, GAP, INK, MUTED, OBSERVED, regime_colors
 from swerve.report.spans import true_spans
 
@@ -151,7 +151,10 @@ def _regime_name(regime: int, names: Sequence[str]) -> str:
         return "unknown"
     if not names:
         return f"{regime}"
-    return names[regime] if regime < len(names) else "unmatched"
+    if regime >= len(names):
+        return "unmatched"
+    name = plain(names[regime], 40)
+    return f" {name}" if name.startswith("_") else name  # a legend leaves out what begins with an underscore
 
 
 def deviations(x: Float[np.ndarray, "T D"], of: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:

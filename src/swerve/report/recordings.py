@@ -37,6 +37,7 @@ def ribbon(
     truth: Int[np.ndarray, " T"] | None = None,
     columns: Sequence[str] = (),
     title: str = "",
+    names: Sequence[str] = (),
     reconstruction: Float[np.ndarray, "T D"] | None = None,
 ) -> Figure:
     """The series, and beneath it which regime was active: colour is the regime, opacity the confidence.
@@ -64,7 +65,7 @@ def ribbon(
         draw_path(plane, x, labels)
         styled(plane, "path, coloured by regime")
         plane.set(xlabel=plain(channel_name(columns, 0), 40), ylabel=plain(channel_name(columns, 1), 40))
-    add_regime_legend(figure, np.union1d(labels, labels if truth is None else truth))
+    add_regime_legend(figure, np.union1d(labels, labels if truth is None else truth), names)
     return figure
 
 

@@ -7,16 +7,20 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from swerve.report.canvas import new_figure, note, styled, whole_numbers
+from swerve.report.canvas import new_figure, note, plain, styled, whole_numbers
 from swerve.report.palette import INK, MUTED, SHARE_MAP, regime_colors
 from swerve.report.spans import regime_spans
 
 _LEAST_PER_ROW, _MOST_PER_ROW = 3, 5
 _MOST_NUMBERED = 12
+_LONGEST_NAME = 24  # characters
 
 
-def regime_cards(labels: Sequence[Int[np.ndarray, "_"]], regimes: int, *, title: str = "") -> Figure:
+def regime_cards(
+    labels: Sequence[Int[np.ndarray, "_"]], regimes: int, *, names: Sequence[str] = (), title: str = ""
+) -> Figure:
     """Share of time, durations and successors of each of K regimes, pooled over recordings."""
+    names = names or [f"regime {k}" for k in range(regimes)]
     spells = regime_spells(labels)
     shown = [regime for regime in range(regimes) if len(spells.get(regime, ()))]
     per_row = min(max(len(shown), _LEAST_PER_ROW), _MOST_PER_ROW)
@@ -25,9 +29,9 @@ def regime_cards(labels: Sequence[Int[np.ndarray, "_"]], regimes: int, *, title:
     figure = new_figure(top + cards + 0.6, title)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[top, cards]).flat
     share_axes, successor_axes = above.subplots(1, 2, width_ratios=[1.5 if regimes <= _MOST_NUMBERED else 1, 1])
-    _draw_shares(share_axes, np.array([spells[k].sum() if k in spells else 0 for k in range(regimes)]))
+    _draw_shares(share_axes, np.array([spells[k].sum() if k in spells else 0 for k in range(regimes)]), names)
     _draw_successors(successor_axes, successor_shares(labels, regimes))
-    _draw_durations(list(below.subplots(rows, per_row, squeeze=False).flat), spells, shown)
+    _draw_durations(list(below.subplots(rows, per_row, squeeze=False).flat), spells, shown, names)
     return figure
 
 
@@ -53,7 +57,7 @@ def successor_shares(labels: Sequence[Int[np.ndarray, "_"]], regimes: int) -> Fl
     return shares
 
 
-def _draw_shares(axes: Axes, frames: Int[np.ndarray, " K"]) -> None:
+def _draw_shares(axes: Axes, frames: Int[np.ndarray, " K"], names: Sequence[str]) -> None:
     styled(axes, "share of time")
     axes.grid(False, axis="y")
     shares = frames / max(1, frames.sum())
@@ -62,7 +66,7 @@ def _draw_shares(axes: Axes, frames: Int[np.ndarray, " K"]) -> None:
         text = f"{100 * share:.1f}%" if share else "not used"
         axes.text(share + 0.015 * shares.max(), regime, text, va="center", fontsize=9, color=INK if share else MUTED)
     axes.set(ylim=(len(frames) - 0.4, -0.6), xlim=(0, min(1.0, shares.max()) * 1.2))
-    axes.set_yticks(range(len(frames)), [f"regime {regime}" for regime in range(len(frames))])
+    axes.set_yticks(range(len(frames)), [plain(name, _LONGEST_NAME) for name in names])
     axes.xaxis.set_major_formatter(_percent)
 
 
@@ -88,13 +92,15 @@ def _draw_successors(axes: Axes, shares: Float[np.ndarray, "K K"]) -> None:
             axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5, color=color)
 
 
-def _draw_durations(panels: Sequence[Axes], spells: dict[int, Int[np.ndarray, " n"]], shown: list[int]) -> None:
+def _draw_durations(
+    panels: Sequence[Axes], spells: dict[int, Int[np.ndarray, " n"]], shown: list[int], names: Sequence[str]
+) -> None:
     colors = regime_colors(np.array(shown, dtype=int))
     for axes, regime, color in zip(panels, shown, colors, strict=False):
         lengths = spells[regime]
         width = -(-int(lengths.max()) // 18)
         edges = np.arange(0.5, lengths.max() + width + 0.5, width)
-        styled(axes, f"regime {regime}")
+        styled(axes, names[regime], longest=_LONGEST_NAME)
         note(axes, f"median {np.median(lengths):g}")
         axes.hist(lengths, bins=edges.tolist(), color=color)
         axes.yaxis.set_major_locator(whole_numbers(3))

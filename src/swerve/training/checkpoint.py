@@ -6,7 +6,6 @@ either the old file or the new one.
 
 import hashlib
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from swerve.atomic import whole_file
 from swerve.errors import InputError
 
 FORMAT = 1
@@ -26,20 +26,8 @@ Tree = TypeVar("Tree")
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces the file in one step; a failure half-way leaves the old one as it was."""
-    temporary = path.with_name(f".{path.name}.tmp")  # always the same: what a kill left behind is written over
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -238,10 +238,22 @@ def _rung_step(plan: Plan, rung: Rung) -> int:
     return max(1, round(rung.at * plan.steps / plan.report_every)) * plan.report_every
 
 
+def living(plan: Plan, restarts: int, step: int) -> int:
+    """How many restarts go on after a step, if none diverges."""
+    for rung in plan.rungs:
+        if _rung_step(plan, rung) <= step:
+            restarts = _kept(rung, restarts)
+    return restarts
+
+
+def _kept(rung: Rung, restarts: int) -> int:
+    return max(1, math.ceil(rung.keep * restarts))
+
+
 def _drop_losers(run: _Progress, plan: Plan, step: int) -> list[str]:
     messages = []
     for rung in plan.rungs:
-        keep = max(1, math.ceil(rung.keep * len(run.alive)))
+        keep = _kept(rung, len(run.alive))
         if _rung_step(plan, rung) != step or keep == len(run.alive) or step == plan.steps:
             continue
         order = np.argsort(-np.asarray(run.held_out.bound), kind="stable")
