@@ -5,6 +5,9 @@ sigma^2 ~ IG(1, b), W | sigma^2 ~ N(persistence, sigma^2) the evidence of a stre
 joining gains log p(both) - log p(one) - log p(other).
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
@@ -17,11 +20,16 @@ QUIETER = 0.15  # the prior's scale in units of the mean square of x_t - x_{t-1}
 NO_REGIME = -1
 
 
+@dataclass(frozen=True)
 class _Moments:
     """Sums over the frames of every stretch, in residuals e of x_t = x_{t-1} (of x_t = 0 without lags)."""
 
-    def __init__(self, window, cross, power, frames, scale):
-        self.window, self.cross, self.power, self.frames, self.scale = window, cross, power, frames, scale
+    window: Float[np.ndarray, "*B P P"]
+    cross: Float[np.ndarray, "*B D P"]
+    power: Float[np.ndarray, "*B D"]
+    frames: Any
+    scale: Float[np.ndarray, " D"]
+    """Of the prior of the variances."""
 
     def __getitem__(self, which) -> "_Moments":
         return _Moments(self.window[which], self.cross[which], self.power[which], self.frames[which], self.scale)
@@ -113,7 +121,7 @@ def _join(moments: _Moments, groups: int) -> Int[np.ndarray, " B"]:
         others = np.arange(one + 1, count)
         gain[one, others] = _evidence(moments[others] + moments[one]) - own[one] - own[others]
     while alive.sum() > groups:
-        kept, gone = np.unravel_index(np.argmax(gain), gain.shape)
+        kept, gone = divmod(int(np.argmax(gain)), count)
         moments.put(kept, moments[kept] + moments[gone])
         member[member == gone], alive[gone] = kept, False
         gain[[kept, gone]], gain[:, [kept, gone]] = -np.inf, -np.inf
