@@ -28,16 +28,15 @@ def test_the_evidence_of_a_stretch_is_what_integration_gives():
 
 
 def test_stretches_that_are_alike_become_one():
+    """Two regimes differ in their mean, two in their spread alone; stretches on a border may go either way."""
     rng = np.random.default_rng(0)
-    truth = np.repeat([0, 1, 2, 0, 1, 2], 40)
-    x = (
-        np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 0.0]])[truth]
-        + rng.normal(size=(240, 2)) * np.array([0.3, 0.3, 2.0])[truth][:, None]
-    )[None]
-    labels = merge_stretches(x, windows(x), np.ones((1, 240), bool), 3, 20, np.random.default_rng(1))[0]
-    pairs = {(int(a), int(b)) for a, b in zip(truth, labels, strict=True)}
-    agree = np.mean([labels[t] == np.bincount(labels[truth == truth[t]]).argmax() for t in range(240)])
-    assert agree > 0.85 and len({b for _, b in pairs}) == 3
+    truth = np.repeat([0, 1, 2, 0, 1, 2], 150)
+    means, spreads = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 0.0]]), np.array([0.3, 0.3, 2.0])
+    x = (means[truth] + spreads[truth, None] * rng.normal(size=(len(truth), 2)))[None]
+    labels = merge_stretches(x, windows(x), np.ones(x.shape[:2], bool), 3, 20, np.random.default_rng(1))[0]
+    commonest = [np.bincount(labels[truth == regime]).argmax() for regime in range(3)]
+    assert len(set(commonest)) == 3
+    assert np.mean(labels == np.array(commonest)[truth]) > 0.9
 
 
 def test_padding_is_no_stretch_and_there_are_never_too_many():
