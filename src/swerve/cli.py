@@ -16,7 +16,7 @@ from swerve import api, boards, choosing, claim, demo, display, export, forecast
 from swerve import run as runs
 from swerve.budget import parse_duration
 from swerve.config import Config
-from swerve.data import tables
+from swerve.data import published, tables
 from swerve.data.columns import select_columns
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
@@ -383,7 +383,7 @@ def reproduce_command(
         str,
         typer.Argument(
             help="table1 (ball and reacher), table2 (Dubins video), fields, dubins-positions, annealing, correlation,"
-            " ablation, learning-story, or any other folder under experiments/."
+            " ablation, learning-story, salsa, mocap6, bees, robustness, or any other folder under experiments/."
         ),
     ],
     show: Annotated[bool, typer.Option("--show", help="Print the stored results without running anything.")] = False,
@@ -392,13 +392,14 @@ def reproduce_command(
         bool, typer.Option("--quick", help="Minutes on a CPU, under runs/quick: shows that it works, not the scores.")
     ] = False,
     experiments: Annotated[Path, typer.Option(help="The folder of experiments.")] = Path("experiments"),
+    data: Annotated[Path, typer.Option(help="The folder of published recordings.")] = published.DATA,
 ) -> None:
     """Runs the rows of an experiment that have no result yet and prints its tables beside the paper's numbers.
 
     A result is a JSON file with scores, config, seeds, versions and commit. Ctrl-C saves; the same command goes on
     where it was. How experiments are stored: docs/experiments.md.
     """
-    reproduce.run(name, experiments, show=show, row=row, in_minutes=quick)
+    reproduce.run(name, experiments, show=show, row=row, in_minutes=quick, data=data)
 
 
 def _read(data: list[Path], reading: Reading) -> list[Series]:

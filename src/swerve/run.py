@@ -803,7 +803,14 @@ def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
     channels = len(about["columns"])
     if config.kind == "arhmm":
         covariance = Covariance(config.arhmm.covariance)
-        return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
+        return blank(
+            config.model.regimes,
+            channels,
+            about["lags"],
+            covariance,
+            features=about.get("features") or 0,
+            temperature=config.arhmm.temperature(channels),
+        )
     image, size = _image_of(about), config.code_size
 
     def build(key: Key) -> AbstractSystem:
