@@ -11,6 +11,7 @@ import pytest
 from tiny import SETTINGS
 
 from swerve import api, generation, run
+from swerve import fitted as fitted_runs
 from swerve.arhmm import ArHmm
 from swerve.arhmm.fitting import Covariance
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
@@ -290,7 +291,7 @@ def test_a_forecast_looks_back_on_the_end_of_a_long_recording(monkeypatch):
     fitted = run_of(DECAY)
     (made,) = fitted.sample(120)
     whole = fitted.forecast([made], 3, samples=50)
-    monkeypatch.setattr(run, "LONGEST_PAST", 50)
+    monkeypatch.setattr(fitted_runs, "LONGEST_PAST", 50)
     (short,) = fitted.forecast([made], 3, samples=50)
     np.testing.assert_allclose(short.quantiles, whole[0].quantiles, rtol=1e-4)
 
