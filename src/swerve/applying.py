@@ -64,7 +64,7 @@ class Applied:
 
         What is expected of a long recording takes as much memory as the recording: only where it is asked for.
         """
-        done = 0
+        done = 0.0
         results: dict[int, Inferred] = {}
         long = self._long(series)
         lengths = {i: bucket_length(len(one)) for i, one in enumerate(series) if i not in long}
