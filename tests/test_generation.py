@@ -237,7 +237,10 @@ def test_a_sequence_goes_on_from_its_middle_as_it_went_on(edges):
     whole = jax.jit(lambda model: model.sample(jnp.zeros((12, 0)), key=jax.random.key(1)))(model)
     early = frames_of(whole.x[:8], padding)
     z = jnp.concatenate([whole.z[:8], jnp.full((padding, 2), 9.0)])
-    tail = model.go_on(model.moment(early, z, whole.s[7]), jnp.zeros((4, 0)), key=jax.random.key(2))
+    moment = model.moment(early, z, whole.s[7])
+    history = model.switching.history
+    np.testing.assert_allclose(moment.features, model.features(early)[8 - history : 8], rtol=1e-5)
+    tail = model.go_on(moment, jnp.zeros((4, 0)), key=jax.random.key(2))
     assert len(set(whole.s.tolist())) == 2
     np.testing.assert_array_equal(tail.s, whole.s[8:])
     np.testing.assert_allclose(tail.x, whole.x[8:], rtol=1e-4)

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from swerve import trust
 from swerve.alignment import Order
-from swerve.config import Config
+from swerve.choosing import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
+from swerve.options import reading_options
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page
 from swerve.run import Inferred, Run
-from swerve.settings import to_options, to_toml
+from swerve.settings import expected_duration, to_options, to_toml
 from swerve.training.checkpoint import read_arrays, read_json, write_atomically
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series, Skeleton
@@ -29,6 +31,7 @@ from swerve.types import Segmentation, Series, Skeleton
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
 TRUST_FILE = "trust.json"
+CHOICE_PICTURE = "choice.png"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
 CURVE_RECORDINGS = 200
@@ -149,14 +152,13 @@ def write_report(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
-    names: Sequence[str] = (),
     lengths: Sequence[int] = (),
     trust: Mapping[str, Any] | None = None,
 ) -> Path:
     """The page, and figures for papers as PNG files under `folder`/figures.
 
-    `names` are what people call the regimes, `lengths` the frames of the whole recordings where only their beginnings
-    are given, and `trust` what the fit said of itself.
+    `lengths` are the frames of the whole recordings where only their beginnings are given, `trust` is what the fit said
+    of itself.
     """
     drawn: list[tuple[str, str, Figure]] = []
     series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
@@ -196,17 +198,17 @@ def write_report(
                 series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
             )
         ],
-        names=names,
+        names=run.names,
         history=history,
         scores=table,
         figures=still,
-        repeat=[("On the command line", fit_command(run.config)), ("As a file for --config", to_toml(run.config))],
+        repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
     )
 
 
-def fit_command(config: Config) -> str:
+def fit_command(run: Run) -> str:
     """What to type to fit the same again; the recordings and the folder are left to say."""
-    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(config)]
+    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(run.config), *reading_options(run.reading)]
     return " ".join(map(shlex.quote, words))
 
 
@@ -233,14 +235,26 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     used = len(np.unique(np.concatenate(labels))) if labels else 0
     return [
         ("model", run.config.kind),
+        *((("why this model", run.selection["reason"]),) if run.selection else ()),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
         *((("regimes merged", _merges(run.history.merges, run.order)),) if run.history and run.history.merges else ()),
+        *((("restarts agree", in_words(run.trust)),) if run.trust else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
         *((("aligned to", f"{run.aligned.to}: {run.aligned.agreement}"),) if run.aligned else ()),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
+
+
+def in_words(found: trust.Trust) -> str:
+    """How much restarts agree."""
+    if found.agreement is None or found.sure is None:
+        return "unknown: a single restart was trained to the end"
+    return (
+        f"{found.agreement:.2f} (adjusted Rand index of {found.restarts} restarts;"
+        f" {100 * found.sure:.0f} % of the frames are the same in all)"
+    )
 
 
 def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
@@ -252,24 +266,24 @@ def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
 
 
 def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
-    """What may be wrong with this fit, in plain words, each with its remedy."""
-    found = []
-    labels = [one.segmentation.labels for one in inferred]
-    if not run.finished:
-        found.append("Training was stopped early: go on with --resume.")
-    if run.dropped:
-        found.append(f"These columns never change and were left out: {', '.join(run.dropped)}.")
-    if run.aligned is not None:
-        found += [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
-    if labels and run.regimes > 1:
-        share = np.bincount(np.concatenate(labels), minlength=run.regimes) / sum(map(len, labels))
-        if share.max() > 0.98:
-            found.append("One regime holds nearly every frame: try more --restarts or a lower --regimes.")
-        segments = sum(1 + len(one.segmentation.change_points) for one in inferred)
-        if sum(map(len, labels)) / segments < 3:
-            setting = "arhmm.stickiness=3000" if run.config.kind == "arhmm" else "recipe.stickiness=6"
-            found.append(f"Regimes flicker (under 3 frames on average): try --set {setting}.")
-    return found
+    """What may be wrong with this fit, each with its remedy; of a run without a record of trust, what these show."""
+    since = [] if run.aligned is None else [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
+    if run.trust is not None:
+        return [*(f"{one.problem} {one.remedy}" for one in run.trust.warnings), *since]
+    regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
+    stickiness = expected_duration(run.config)
+    found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
+    return [*(f"{one.problem} {one.remedy}" for one in found), *since]
+
+
+def draw_choice(folder: Path, choice: Choice) -> Path:
+    """Bound and agreement for every number of regimes, as a picture beside choice.json."""
+    regimes, behind, error, agreed = (
+        np.array([getattr(one, name) for one in choice.tried], dtype=kind)
+        for name, kind in (("regimes", int), ("behind", float), ("error", float), ("agreement", float))
+    )
+    figure = figures.choosing(regimes, behind, error, agreed, chosen=choice.regimes, threshold=trust.AGREE)
+    return figures.save(figure, folder / CHOICE_PICTURE)
 
 
 def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] | None) -> figures.History:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -40,12 +41,28 @@ KINDS: dict[str, dict[str, Any]] = {
 nothing drives."""
 
 
+_COUNTS_PER_FRAME = 30.0  # pseudo-counts of the AR-HMM: its default of 300 goes with ten frames, as the SNLDS's 3 does
+
+
 def with_kind(config: Config, kind: str) -> Config:
     """The named model, with the settings that belong to it."""
     kinds = get_args(get_type_hints(Config)["kind"])
     if kind not in kinds:
         raise InputError(f"There is no model '{kind}'{nearest(kind, kinds)}")
     return merge(dataclasses.replace(config, kind=kind), KINDS.get(kind, {}))
+
+
+def with_stickiness(config: Config, frames: float) -> Config:
+    """Regimes that are expected, before any data are seen, to last this many frames."""
+    if not frames > 1:
+        raise InputError(f"Stickiness is how many frames a regime is expected to last: more than 1, not {frames}.")
+    stay = math.log((frames - 1) * max(1, config.model.regimes - 1))  # logit of staying, with 1 / frames to leave
+    return merge(config, {"recipe": {"stickiness": stay}, "arhmm": {"stickiness": _COUNTS_PER_FRAME * float(frames)}})
+
+
+def expected_duration(config: Config) -> float:
+    """The inverse, as the AR-HMM has it."""
+    return max(1.0, config.arhmm.stickiness / _COUNTS_PER_FRAME)
 
 
 def with_setting(config: Config, setting: str) -> Config:
