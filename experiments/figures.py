@@ -16,7 +16,7 @@ from PIL import Image
 
 from swerve import finished
 from swerve.data import dubins_video, reacher
-from swerve.data.board import Board
+from swerve.data.board import Board, Recordings
 from swerve.errors import InputError
 from swerve.evaluation.naming import in_true_numbers
 from swerve.report import figures
@@ -42,6 +42,7 @@ OTHERS = ("gumbel", "slds-em", "rslds", "svae", "kvae", "compile")
 REGIMES = {
     "ball": ("down", "up"),
     "dubins": ("straight", "left", "right"),
+    "salsa": ("neither", "clockwise", "counter-clockwise"),
     "reacher": ("first target", "second target", "third target", "finished"),
 }
 
@@ -53,7 +54,7 @@ class Drawing(NamedTuple):
 
     rows: tuple[str, ...]
     sequences: int
-    draw: Callable[[Board, Sequence[int], Runs], Figure]
+    draw: Callable[..., Figure]
 
 
 def draw_paths(test: Board, shown: Sequence[int], runs: Runs) -> Figure:
@@ -82,7 +83,18 @@ def draw_reconstructions(test: Board, shown: Sequence[int], runs: Runs) -> Figur
     return figures.video_reconstructions(as_images(test.x[shown]), drawn, sequences=names_of(shown))
 
 
+def draw_salsa(test: Board | Recordings, shown: Sequence[int], runs: Runs) -> Figure:
+    [sequence], [run] = shown, runs.values()
+    one = test.series()[sequence]
+    assert one.skeleton is not None and one.s is not None
+    marginals = found_by(run, test, shown)[0].probabilities
+    pose = one.x.reshape(len(one), -1, 3)
+    return figures.posed_marginals(one.s, marginals, pose, one.skeleton.parents, regimes=REGIMES["salsa"])
+
+
 DRAWINGS = {
+    "salsa": Drawing(("salsa/snlds",), 1, draw_salsa),
+    "salsa-arhmm": Drawing(("salsa/arhmm",), 1, draw_salsa),
     "paths": Drawing(("dubins-positions/snlds", "dubins-positions/arhmm"), 4, draw_paths),
     "paths-video": Drawing(("dubins/snlds", "dubins/slds"), 4, draw_paths),
     "arm": Drawing(("reacher/snlds", "reacher/slds", "reacher/arhmm"), 1, draw_arm),
@@ -93,14 +105,14 @@ DRAWINGS = {
 }
 
 
-def found_by(run: Run, test: Board, shown: Sequence[int]) -> list[Segmentation]:
+def found_by(run: Run, test: Board | Recordings, shown: Sequence[int]) -> list[Segmentation]:
     """Regimes are matched over the whole test set, as for scores."""
     every = in_true_numbers(run.segment(test.series()), list(test.s))
     return [every[i] for i in shown]
 
 
-def first_with_all_regimes(test: Board, count: int) -> list[int]:
-    regimes = len(np.unique(test.s))
+def first_with_all_regimes(test: Board | Recordings, count: int) -> list[int]:
+    regimes = len(np.unique(np.concatenate(list(test.s))))
     return [i for i, s in enumerate(test.s) if len(np.unique(s)) == regimes][:count]
 
 

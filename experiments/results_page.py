@@ -2,8 +2,8 @@
 
     python experiments/results_page.py [--check]
 
-All from <!-- table: NAME -->, <!-- figure: NAME -->, <!-- time: NAME -->, <!-- decoding: NAME -->,
-<!-- models: BOARD --> or <!-- summary: MODEL --> to <!-- end --> is written by this script, the rest by people.
+All from <!-- KIND: NAME --> to <!-- end --> is written by this script, the rest by people. KIND is figure or one of
+WRITERS: table, recordings, robustness, time, decoding, models (of a board) or summary (of a model).
 With --check nothing is written, and a page that is out of date is an error.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from swerve import boards, results, run
 from swerve.data.columns import names_of
@@ -25,7 +26,8 @@ from swerve.settings import from_dict
 EXPERIMENTS = Path(__file__).resolve().parent
 DOCS = EXPERIMENTS.parent / "docs"
 PAGES = (DOCS / "results.md", DOCS / "models.md", EXPERIMENTS.parent / "README.md")
-BLOCK = re.compile(r"(<!-- (table|figure|summary|time|decoding|models): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+KINDS = "table|figure|summary|time|decoding|models|recordings|robustness"
+BLOCK = re.compile(rf"(<!-- ({KINDS}): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("success", "right K", "runs", "minutes", "hardware", "commit"),
@@ -36,6 +38,7 @@ MODEL_HEADINGS = (
     *("model", "frame F1", "switch F1, exact", "switch F1, ±5"),
     *("the paper's frame F1", "and switch F1", "parameters", "minutes", "hardware"),
 )
+RECORDING_SCORES = {"frame_f1": "accuracy", "nmi": "NMI", "ari": "ARI", "switch_f1_tol5": "switch F1, ±5"}
 DIVERGED, OTHER_SETTINGS = "diverged", "run with other settings than it has now"
 
 Stored = Mapping[str, Any]
@@ -48,10 +51,7 @@ def written(page: str, experiments: Path, docs: Path) -> str:
         begin, kind, name, end = match.groups()
         if kind == "figure":
             return f"{begin}\n{figure(name, experiments, docs)}\n\n{end}"
-        write = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding, "models": models}[
-            kind
-        ]
-        return f"{begin}\n{write(name, experiments)}\n\n{end}"
+        return f"{begin}\n{WRITERS[kind](name, experiments)}\n\n{end}"
 
     return BLOCK.sub(block, page)
 
@@ -146,7 +146,58 @@ def decoding(name: str, experiments: Path) -> str:
     return as_markdown([headings, ["---", *["---:"] * (len(headings) - 1)], *lines])
 
 
-WRITERS = {"table": table, "summary": summary, "time": time_to_paper, "decoding": decoding, "models": models}
+def recordings(name: str, experiments: Path) -> str:
+    """Rows about recordings of the world: scores against labels that people gave, the best row first."""
+    rows = sorted(rows_of(name, experiments / "results"), key=lambda one: -one["scores"]["nmi"]["mean"])
+    if not rows:
+        return "No row has been run yet."
+    lines = []
+    for stored in rows:
+        what = f"{stored['model']}, {stored['row']}{'; ' + OTHER_SETTINGS if stored['outdated'] else ''}"
+        scores = [spread(stored["scores"][score]) for score in RECORDING_SCORES]
+        _, _, runs, minutes, device, commit = run_cells(stored)
+        lines.append([f"`{stored['file']}`", what.replace("|", "\\|"), *scores, runs, minutes, device, commit])
+    headings = ("row", "what it is", *RECORDING_SCORES.values(), "fits", "minutes", "hardware", "commit")
+    return as_markdown([headings, ["---", "---", *["---:"] * 6, "---", "---"], *lines])
+
+
+def robustness(name: str, experiments: Path) -> str:
+    """Every row NAME-damaged beside NAME-complete: by how much each fit's accuracy drops, fit by fit."""
+    stored = {one["file"]: one for one in rows_of(name, experiments / "results")}
+    lines = []
+    for file, damaged in stored.items():
+        complete = stored.get(file.replace("-damaged", "-complete"))
+        if not file.endswith("-damaged") or complete is None:
+            continue
+        before, after = (one["scores"]["frame_f1"] for one in (complete, damaged))
+        drops = np.subtract(before["runs"], after["runs"])
+        lost = damaged["experiment"]
+        lines.append(
+            [
+                damaged["board"],
+                damaged["model"],
+                f"{100 * lost['missing_frames']:g} % of frames, {100 * lost['missing_cells']:g} % of cells",
+                spread(before),
+                spread(after),
+                plus_minus(float(drops.mean()), float(drops.std(ddof=1)) if len(drops) > 1 else None),
+                commits(damaged),
+            ]
+        )
+    if not lines:
+        return "No pair of rows has been run yet."
+    headings = ("recordings", "model", "taken away", "accuracy, complete", "damaged", "drop", "commit")
+    return as_markdown([headings, ["---", "---", "---", "---:", "---:", "---:", "---"], *lines])
+
+
+WRITERS = {
+    "table": table,
+    "summary": summary,
+    "time": time_to_paper,
+    "decoding": decoding,
+    "models": models,
+    "recordings": recordings,
+    "robustness": robustness,
+}
 
 
 def same_regimes(one: Stored, other: Stored | None) -> bool:

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from swerve import arhmm
+from swerve import arhmm, messages
 from swerve.arhmm import fitting
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import fit_waves
@@ -358,3 +358,14 @@ def test_where_no_restart_stays_finite_the_fit_says_so_by_its_likelihood(monkeyp
     x = np.random.default_rng(0).normal(size=(21, 2))  # a length of its own: nothing compiled before serves it
     fitted = arhmm.fit(pack([x]), arhmm.ArHmmOptions(regimes=2, restarts=1), key=jax.random.key(0))
     assert not np.isfinite(fitted.log_likelihood)
+
+
+def test_a_temperature_divides_the_evidence_when_regimes_are_inferred_and_leaves_the_likelihood():
+    rng = np.random.default_rng(0)
+    cold = random_model(rng, covariance=DIAGONAL)
+    warm = replace(cold, temperature=3.0)
+    frames = jax.tree.map(lambda leaf: leaf[0], pack(rng.normal(size=(1, 20, 2))))
+    assert arhmm.log_likelihood(warm, frames) == arhmm.log_likelihood(cold, frames)
+    evidence = arhmm.log_evidence(cold, frames) / 3
+    expected = messages.smooth(cold.log_initial, cold.log_transition, evidence, frames.valid).marginals
+    np.testing.assert_allclose(arhmm.smooth(warm, frames), expected, rtol=1e-6)

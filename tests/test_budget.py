@@ -118,7 +118,7 @@ def measured(monkeypatch):
     """Instead of measuring, which takes a second of the clock."""
     clock = Clock()
 
-    def instead(prepared, config, clock):
+    def instead(prepared, config, clock, until):
         clock.now += 1.0
         return RATES
 
@@ -130,19 +130,19 @@ def test_the_plan_says_what_a_whole_fit_takes_and_what_fits(recordings, measured
     prepared = prepare(recordings, CONFIG)
     planned = plan(prepared, CONFIG, 3600.0, clock=measured)
     assert planned.config == CONFIG
-    assert planned.words.startswith("as asked for, 4 restarts of 6000 steps take about ")
+    assert planned.words.startswith("as asked for: 4 restarts of 6000 steps, about ")
     assert planned.words.endswith("this fits")
     planned = plan(prepared, CONFIG, 500.0, clock=measured)
     assert planned.config.kind == "snlds"
     assert planned.config.training.steps < 6000
-    assert f"to fit, {budget.amount(planned.config)} take about" in planned.words
+    assert f"what fits: {budget.amount(planned.config)}, about" in planned.words
 
 
 def test_where_no_training_fits_there_are_arhmms(recordings, measured):
     prepared = prepare(recordings, CONFIG)
     planned = plan(prepared, CONFIG, 100.0, clock=measured)
     assert planned.config.kind == "arhmm"
-    assert "even 1 restart of 1000 steps take about" in planned.words
+    assert "the least: 1 restart of " in planned.words
     assert measured.now == 1.0
     assert plan(prepared, CONFIG, 20.0, clock=measured).config.kind == "arhmm"
     assert measured.now == 1.0  # nothing was measured
@@ -159,8 +159,20 @@ def test_video_has_no_plan_yet(recordings, measured):
 
 def test_rates_are_measured(recordings):
     config = api.make_config(2, settings=SETTINGS)
-    rates = measure(prepare(recordings, config), config)
+    prepared = prepare(recordings, config)
+    rates = measure(prepared, config)
+    assert rates is not None
     assert all(value > 0 for value in dataclasses.astuple(rates))
+
+    clock = Clock()
+    assert measure(prepared, config, clock=clock, until=-1.0) is None
+
+
+def test_where_measuring_takes_too_long_there_are_arhmms(recordings, monkeypatch):
+    monkeypatch.setattr(budget, "measure", lambda *arguments, **options: None)
+    planned = plan(prepare(recordings, CONFIG), CONFIG, 100.0)
+    assert planned.config.kind == "arhmm"
+    assert planned.words == "measuring alone takes over 40 s: AR-HMMs instead"
 
 
 def test_a_fit_in_a_moment_is_an_arhmm_that_resumes_as_such(recordings, tmp_path):

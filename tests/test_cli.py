@@ -179,6 +179,18 @@ def test_ctrl_c_before_anything_is_learned_stops_at_once():
             signal.raise_signal(signal.SIGINT)
 
 
+def test_ctrl_c_ends_with_a_word_and_its_own_exit_code(balls, tmp_path, monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "fit", interrupted)
+    monkeypatch.setattr(sys, "argv", ["swerve", "fit", str(balls), "--out", str(tmp_path / "run"), *COLUMNS])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err.strip() == "Stopped. What was kept goes on with --resume."
+
+
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(balls, tmp_path, refuse, monkeypatch):
     def no_space(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -586,7 +598,7 @@ def test_every_command_explains_itself(command):
 
 def test_help_names_every_command():
     shown = swerve("--help")
-    assert set(COMMANDS) == {"demo", "fit", "segment", "evaluate", "report", "generate", "reproduce"}
+    assert {"demo", "fit", "segment", "name", "evaluate", "report", "generate", "reproduce"} <= set(COMMANDS)
     assert all(command in shown for command in COMMANDS)
     assert "finds the regimes in time series" in shown
 

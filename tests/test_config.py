@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import asdict, is_dataclass, replace
+from typing import get_args, get_type_hints
 
 import pytest
 
+from swerve import api
 from swerve.config import Config, ModelConfig, RungConfig, TrainingConfig, Variant
 from swerve.errors import InputError
 from swerve.recipes import RECIPES, with_recipe
-from swerve.settings import from_dict, read_toml, with_kind, with_setting
+from swerve.settings import from_dict, read_toml, to_options, to_toml, with_kind, with_setting
 
 
 @pytest.mark.parametrize(
@@ -157,3 +159,17 @@ def test_a_linear_system_has_linear_parts():
 def test_an_unknown_name_is_answered_with_the_nearest(change, nearest):
     with pytest.raises(InputError, match=f"did you mean '{nearest}'"):
         change(Config(), nearest[:-1])
+
+
+@pytest.mark.parametrize("kind", get_args(get_type_hints(Config)["kind"]))
+@pytest.mark.parametrize("recipe", ["default", "paper-ball"])
+def test_settings_written_are_settings_read(kind, recipe, tmp_path):
+    settings = ["arhmm.lags=[1]", "recipe.variants=[{fewer_regimes = 1}, {balance = 0.5}]", 'posterior.start="origin"']
+    config = api.make_config(4, kind, recipe, restarts=3, seed=7, settings=settings)
+    (tmp_path / "again.toml").write_text(to_toml(config))
+    assert read_toml(tmp_path / "again.toml", Config()) == config
+    words = to_options(config)
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    again = [value for option, value in zip(words[::2], words[1::2], strict=True) if option == "--set"]
+    regimes, seed = int(given["--regimes"]), int(given["--seed"])
+    assert api.make_config(regimes, given["--model"], given.get("--recipe"), seed=seed, settings=again) == config

@@ -31,11 +31,10 @@ BY_ROW = pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.n
 @BY_ROW
 def test_every_row_can_be_read(path):
     experiment, config = read_row(path)
-    source = boards.find(experiment.board)
     assert experiment.row
     assert experiment.runs >= 1
     if experiment.model == "oracle":
-        assert source.oracle is not None
+        assert boards.find(experiment.board).oracle is not None
     elif experiment.model not in UNTRAINED:
         assert config.kind == experiment.model
 

@@ -41,6 +41,8 @@ ALLOWED = {
     "segment": {"types", "messages", "system"},
     # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
     "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
+    "trust": {"types", "evaluation"},  # compares labels, whatever model they come from
+    "selection": {"types", "data", "training"},
 }
 TOP = {
     *(
@@ -61,7 +63,7 @@ TOP = {
         "options",
         "reproduce",
     ),
-    *("budget", "claim", "estimator", "forecasting"),
+    *("budget", "choosing", "claim", "estimator", "forecasting"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -1,5 +1,7 @@
 """Runs side by side: on video each has its own code, and reads and draws images through it."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ def prepared():
 
 
 def made(prepared, folder):
-    return repeats.make_repeats(prepared, CONFIG, Experiment(runs=2), folder)
+    return repeats.make_repeats([prepared], CONFIG, Experiment(runs=2), folder)
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +83,19 @@ def test_runs_on_video_read_their_own_codes(prepared, ours):
 def test_models_that_read_numbers_get_the_codes_of_their_run(prepared, ours, work):
     x = np.stack([recording(seed).x for seed in range(5, 8)])
     board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
-    for run_number, theirs in enumerate(ours.views(board, prepared)):
-        view = repeats.as_numbers(prepared, board, CONFIG, run_number, work)
+    for run_number, theirs in enumerate(ours.views([View(prepared, board)])):
+        view = repeats.as_numbers(View(prepared, board), CONFIG, run_number, work)
         np.testing.assert_array_equal(view.board.x, theirs.board.x)
         np.testing.assert_array_equal(view.prepared.training.x, theirs.prepared.training.x)
     numbers = View(theirs.prepared, theirs.board)
-    assert repeats.as_numbers(*numbers, CONFIG, 0, work) == numbers
+    assert repeats.as_numbers(numbers, CONFIG, 0, work) == numbers
 
 
 def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
     series = [recording(seed) for seed in range(5, 8)]
     x = np.stack([one.x for one in series])
     board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
-    for restart, view in enumerate(ours.views(board, prepared)):
+    for restart, view in enumerate(ours.views([View(prepared, board)])):
         system = pick(ours.states.system, restart)
         images = with_images(system, ours.codes[restart], CONFIG)
         seen = run.with_model(images, prepared, CONFIG, 0.0).segment(board.series())
@@ -146,3 +148,11 @@ def test_merges_are_kept_for_the_parameters_they_were_made_from(tmp_path, monkey
         found = repeats.simplified(both, {0: system}, config, tmp_path)[0]
         jax.tree.map(np.testing.assert_array_equal, found.system, system)
     assert asked == [1, 1]
+
+
+def test_folds_with_fewer_windows_have_some_twice(prepared):
+    fewer = dataclasses.replace(prepared, training=pick(prepared.training, np.arange(2)))
+    one, other = repeats.as_many_windows([prepared, fewer])
+    assert one.training.x.shape == other.training.x.shape
+    np.testing.assert_array_equal(other.training.x[2], prepared.training.x[0])
+    np.testing.assert_array_equal(one.validation.x, other.validation.x)

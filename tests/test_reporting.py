@@ -8,11 +8,14 @@ import pytest
 from swerve import api, reporting
 from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
+from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
 from swerve.run import Inferred, Run
+from swerve.settings import with_stickiness
+from swerve.training.checkpoint import write_json
 from swerve.training.loop import History
-from swerve.types import Segmentation, Series
+from swerve.types import Segmentation, Series, Skeleton
 
 FRAMES = 60
 COLUMNS = ("height", "weight")
@@ -54,7 +57,7 @@ def test_nothing_inferred_has_no_warnings(fitted):
 
 def test_a_warning_of_collapse(fitted):
     (warning,) = reporting.warnings(fitted, [found(np.zeros(99, int)), found(np.ones(1, int))])
-    assert "One regime holds nearly every frame" in warning
+    assert "One regime holds 99 % of the frames" in warning
     assert "--restarts" in warning
 
 
@@ -80,7 +83,12 @@ def test_a_warning_of_columns_left_out(fitted):
 
 
 def test_the_remedies_are_settings_that_exist():
-    assert api.make_config(2, settings=["recipe.stickiness=6"]).recipe.stickiness == 6
+    sticky = with_stickiness(api.make_config(3), 100.0)
+    assert sticky.arhmm.stickiness == 10 * api.make_config(3).arhmm.stickiness
+    stay = np.exp(sticky.recipe.stickiness)
+    assert stay / (stay + 2) == pytest.approx(1 - 1 / 100)
+    with pytest.raises(InputError, match="more than 1"):
+        with_stickiness(api.make_config(3), 1.0)
 
 
 def test_the_summary_counts(fitted):
@@ -96,9 +104,9 @@ def test_the_summary_counts(fitted):
 def test_the_summary_tells_of_merges():
     merge = {"kept": 0, "dropped": 2, "change": -0.001, "error": 0.002, "accepted": True}
     refused = {"kept": 0, "dropped": 1, "change": -0.25, "error": 0.002, "accepted": False}
-    assert reporting._merges([merge, refused]) == "2 into 0 (one more would cost 0.250 nats per frame)"
-    assert reporting._merges([refused]) == "none (one more would cost 0.250 nats per frame)"
-    assert reporting._merges([merge]) == "2 into 0"
+    assert reporting._merges([merge, refused], (0, 1, 2)) == "2 into 0 (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([refused], (0, 1, 2)) == "none (one more would cost 0.250 nats per frame)"
+    assert reporting._merges([merge], (0, 1, 2)) == "2 into 0"
 
 
 def test_examples_come_back_as_they_were(tmp_path):
@@ -126,6 +134,26 @@ def test_only_a_few_examples_are_kept_and_only_their_beginning(tmp_path, monkeyp
     series, inferred = reporting.load_examples(tmp_path, COLUMNS)
     assert len(series) == len(inferred) == reporting.EXAMPLES
     assert {len(one) for one in series} == {len(one.segmentation.labels) for one in inferred} == {25}
+
+
+def test_examples_keep_times_rows_skeleton_and_the_whole_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "EXAMPLE_FRAMES", 25)
+    times, rows = np.arange(FRAMES) / 20, np.arange(FRAMES) * 6 + 1
+    skeleton = Skeleton(("nose", "tail"), (-1, 0), ("x",))
+    posed = replace(walk(), times=times, rows=rows, skeleton=skeleton)
+    reporting.save_examples(tmp_path, [posed, walk("plain", 20)], [found(CALM), found(CALM[:20], "plain")])
+    (again, plain), _ = reporting.load_examples(tmp_path, COLUMNS)
+    np.testing.assert_array_equal(again.times, times[:25])
+    np.testing.assert_array_equal(again.rows, rows[:25])
+    assert again.skeleton == skeleton
+    assert plain.times is None and plain.rows is None and plain.skeleton is None
+    assert reporting.example_lengths(tmp_path) == [FRAMES, 20]
+
+
+def test_examples_of_video_stay_video(tmp_path):
+    film = replace(walk(), image=(2, 1))
+    reporting.save_examples(tmp_path, [film], [found(CALM)])
+    assert reporting.load_examples(tmp_path, COLUMNS)[0][0].image == (2, 1)
 
 
 def test_a_folder_without_examples(tmp_path):
@@ -160,8 +188,31 @@ def test_a_report_with_everything(fitted, tmp_path):
     assert figures == {"scores", "regimes-0", "regimes-1", "marginals", "reconstruction", "cards", "training"}
     assert "A &amp; B" in text
     assert "<first>" not in text
-    assert "go on with --resume" in text
+    assert "Go on with --resume" in text
+    assert "--model arhmm --regimes 3" in text and "[model]\nregimes = 3" in text
 
 
 def test_a_report_without_recordings(fitted, tmp_path):
     assert reporting.write_report(tmp_path, fitted, [], []).is_file()
+
+
+def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_path):
+    assert reporting.load_trust(tmp_path) is None
+    trust = {"agreement": 0.71, "sure": 0.5, "warnings": [{"problem": "Restarts differ.", "remedy": "Try <more>."}]}
+    write_json(tmp_path / reporting.TRUST_FILE, trust)
+    flicker = found(np.arange(FRAMES) % 3)
+    reading = Reading(every=6, egocentric=True)
+    page = reporting.write_report(
+        tmp_path,
+        replace(fitted, finished=False, given_names=("rest", None, "run & jump"), reading=reading),
+        [walk()],
+        [flicker],
+        lengths=[9999],
+        trust=reporting.load_trust(tmp_path),
+    )
+    text = page.read_text()
+    assert "<b>Restarts differ.</b> Try &lt;more&gt;." in text and "go on with --resume" in text
+    assert "Regimes flicker" not in text  # the fit has looked at all recordings
+    assert "0.71" in text and "rest" in text and "regime 1" in text and "run &amp; jump" in text
+    assert "the first 60 of 9,999 frames" in text
+    assert "--every 6 --egocentric" in text

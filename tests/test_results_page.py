@@ -268,3 +268,22 @@ def test_models_stand_side_by_side_in_their_default_recipe(experiments):
         ["`oracle`", *scores, "", "", "", "1.5", "CPU"],
     ]
     assert page.models("arm", experiments) == "No row has been run yet."
+
+
+def test_recordings_are_told_with_the_best_first(experiments):
+    for name, mean in (("ours", 60.0), ("theirs", 70.0)):
+        scores = {score: {"mean": mean, "sd": 1.0, "runs": [mean, mean]} for score in page.RECORDING_SCORES}
+        store(experiments, f"bees/{name}", board="honeybee", scores=scores)
+    lines = page.recordings("bees", experiments).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| `theirs`", "| `ours`"]
+    assert "60.0 ± 1.0 | 60.0 ± 1.0" in lines[3]
+    assert page.recordings("salsa", experiments) == "No row has been run yet."
+
+
+def test_drops_are_taken_fit_by_fit(experiments):
+    store(experiments, "robustness/ball-complete", runs=(90.0, 80.0))
+    lost = {"missing_frames": 0.2, "missing_cells": 0.1}
+    assert page.robustness("robustness", experiments) == "No pair of rows has been run yet."
+    store(experiments, "robustness/ball-damaged", runs=(89.0, 77.0), experiment=lost)
+    line = page.robustness("robustness", experiments).splitlines()[-1]
+    assert "20 % of frames, 10 % of cells" in line and "| 2.0 ± 1.4 |" in line

@@ -112,7 +112,7 @@ def test_a_loaded_run_is_the_saved_one(kept, recordings):
     for before, after in zip(saved.segment(recordings), loaded.segment(recordings), strict=True):
         np.testing.assert_array_equal(after.labels, before.labels)
         np.testing.assert_array_equal(after.probabilities, before.probabilities)
-    for name in ("config", "columns", "controls", "held_out", "history", "chosen", "finished", "dropped"):
+    for name in ("config", "columns", "controls", "held_out", "history", "chosen", "finished", "dropped", "trust"):
         assert getattr(loaded, name) == getattr(saved, name), name
 
 
@@ -313,7 +313,7 @@ def test_resuming_nothing_is_refused(recordings, tmp_path):
 def test_what_is_kept_of_a_run(kept):
     saved, folder = kept
     names = {one.name for one in folder.iterdir()}
-    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, run.HISTORY_FILE, "seeds.npz"}
+    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, run.HISTORY_FILE, run.TRUST_FILE, "seeds.npz"}
     history = json.loads((folder / run.HISTORY_FILE).read_text())
     assert history["step"] == [10, 20]
     assert history["chosen"] == saved.chosen

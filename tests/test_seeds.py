@@ -11,7 +11,14 @@ from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data import bouncing_ball, dubins
 from swerve.data.windows import to_frames
 from swerve.preparation import prepare
-from swerve.seeds import Candidate, most_trustworthy_first, shortest_regime, simplest_that_pays
+from swerve.seeds import (
+    Candidate,
+    agreeing_first,
+    agreement,
+    most_trustworthy_first,
+    shortest_regime,
+    simplest_that_pays,
+)
 from swerve.types import Series
 
 
@@ -34,6 +41,15 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     four, eight = [candidate(4, 3.5, BRIEF)], [candidate(8, 3.0, SHORT), candidate(8, 2.9, LONG)]
     ranked = most_trustworthy_first(eight + four + one + two)
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
+
+
+def test_lags_whose_restarts_agree_come_first_when_asked():
+    two, four = (
+        [candidate(2, 1.0, LONG), candidate(2, 1.5, 1 - LONG)],
+        [candidate(4, 3.0, SHORT), candidate(4, 2.0, LONG)],
+    )
+    assert agreement(two) == 1 and agreement(four) < 0.5 and agreement(two[:1]) == 0
+    assert [(one.lags, one.held_out) for one in agreeing_first(four + two)] == [(2, 1.5), (2, 1), (4, 3), (4, 2)]
 
 
 def test_how_far_the_next_switch_is():

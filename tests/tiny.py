@@ -1,5 +1,9 @@
 """The smallest settings that still train: shared, so that tests share what they compile."""
 
+import numpy as np
+
+from swerve.types import Series
+
 SETTINGS = (
     "training.steps=20",
     "training.report_every=10",
@@ -52,3 +56,15 @@ features = [0]
 restarts = 1
 max_iterations = 5
 """
+LINEAR = ("arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=4", "training.validation_share=0.7")
+"""An AR-HMM with restarts to compare."""
+
+
+def drifts(count: int = 12) -> list[Series]:
+    """Straight lines up and down with a little noise: two regimes, and an AR-HMM sees them."""
+    made = []
+    for i in range(count):
+        rng = np.random.default_rng(i)
+        slopes = np.repeat(rng.permutation([1.0, -1.0, 1.0, -1.0]), 20)
+        made.append(Series(np.cumsum(slopes + 0.1 * rng.standard_normal(80))[:, None], name=str(i)))
+    return made

@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from swerve import run
+from swerve import choosing, claim, run
 from swerve.budget import parse_duration
+from swerve.choosing import Choice
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.columns import pixel_names
@@ -18,17 +19,18 @@ from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.recipes import with_recipe
 from swerve.run import DEFAULT_SAMPLES, Run
-from swerve.settings import with_kind, with_setting
+from swerve.settings import with_kind, with_setting, with_stickiness
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 
 MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
+AUTO = "auto"
 load = run.load
 
 
 def fit(
     data: Any,
-    regimes: int | None = None,
+    regimes: int | str | None = None,
     *,
     model: str | None = None,
     recipe: str | None = None,
@@ -36,6 +38,7 @@ def fit(
     steps: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
+    stickiness: float | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     align_to: Run | str | Path | None = None,
@@ -44,19 +47,25 @@ def fit(
     should_stop: Callable[[], bool] = lambda: False,
     **choices: Unpack[Choices],
 ) -> Run:
-    """Finds `regimes` regimes (3 unless told) in recordings without labels.
+    """Finds `regimes` regimes (3 unless told, "auto" to let held-out windows choose) in recordings without labels.
 
     `data` is a file, several files, a data frame, several data frames, an array (T, D) or (N, T, D), video
     (N, T, height, width), a list of recordings (T, D), or a list of Series; NaN is a missing value. `choices` say how
     files and data frames are read, as in time_column="t" (`swerve.data.reading.Reading` lists them all); the model
     remembers them. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
     Regimes take the numbers and names of those of an older run on the same columns (`align_to`). A `time_budget` such
-    as "10m" or 600 (seconds) fits what it allows.
+    as "10m" or 600 (seconds) fits what it allows. Unless `model` is named, the one that explains held-out windows best
+    is kept (`Run.selection`). `stickiness` is how many frames regimes are expected to last.
     """
-    config = make_config(regimes, model, recipe, restarts, steps, seed, settings)
+    number = number_of_regimes(regimes)
+    config = make_config(number, model, recipe, restarts, steps, seed, settings, base=Config(kind="auto"))
+    config = config if stickiness is None else with_stickiness(config, stickiness)
     folder = None if out is None else Path(out)
     reading = Reading().but(**choices)
     series = to_series(data, reading, **choices)
+    if regimes == AUTO:
+        hears = {"on_report": on_report, "should_stop": should_stop}
+        config, _ = settle_regimes(series, config, out=folder, resume=resume, **hears)
     fitted = run.fit(
         series,
         config,
@@ -71,6 +80,27 @@ def fit(
     if fitted.dropped:
         warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
     return fitted
+
+
+def number_of_regimes(given: int | str | None) -> int | None:
+    """None where it is left open."""
+    if given is None or given == AUTO:
+        return None
+    try:
+        return int(given)
+    except ValueError:
+        raise InputError(f"The number of regimes is a whole number or '{AUTO}', not '{given}'.") from None
+
+
+def settle_regimes(
+    series: Sequence[Series], config: Config, *, out: Path | None, resume: bool, **hears: Any
+) -> tuple[Config, Choice]:
+    """The config with the number of regimes that held-out windows and the agreement of restarts choose."""
+    if out is not None:
+        claim.check(out, resume)
+    folder = None if out is None else out / claim.CHOOSING_FOLDER
+    choice = choosing.choose_regimes(series, config, out=folder, **hears)
+    return replace(config, model=replace(config.model, regimes=choice.regimes)), choice
 
 
 def segment(

@@ -27,6 +27,7 @@ MARGIN = 0.8  # of the time left is planned with; estimates err, and other progr
 TOO_SHORT = 60.0  # seconds in which measuring alone would eat the time
 FEWEST_STEPS = 1000  # with fewer, guides are let go before anything else is learned
 LOOK_SHARE = 0.05  # of the time may pass between two looks, at which training can stop
+MEASURING = 0.4  # of the time at most goes into that
 PROBE = 10  # steps that are timed
 MERGING_TRIALS = 4  # models trained side by side in a round of merging
 BENT_FITS = 8.0  # straight AR-HMMs that those with bent regimes take as long as, all together
@@ -100,28 +101,39 @@ def plan(prepared: Prepared, config: Config, seconds: float, *, clock: Clock = t
         return _only_arhmms(config, seconds, words)
     trained = with_kind(config, "snlds") if config.kind == "auto" else config
     windows = prepared.validation.x.shape[0]
-    rates = measure(prepared, trained, clock=clock)
+    rates = measure(prepared, trained, clock=clock, until=began + MEASURING * seconds)
+    if rates is None:
+        return _only_arhmms(
+            config, seconds, f"measuring alone takes over {in_words(MEASURING * seconds)}: AR-HMMs instead"
+        )
     beside = rates.seeds if config.kind == "auto" else 0.0  # AR-HMMs are fitted in any case
     left = MARGIN * (seconds - (clock() - began)) - beside
     chosen = choose(trained, rates, left, windows)
 
     def takes(settings: Config) -> str:
-        return f"{amount(settings)} take about {in_words(beside + seconds_of(settings, rates, windows))}"
+        return f"{amount(settings)}, about {in_words(beside + seconds_of(settings, rates, windows))}"
 
     if chosen is None:
         least = takes(_reduced(trained, 1, min(FEWEST_STEPS, config.training.steps), left, rates))
-        words = f"as asked for, {takes(trained)} here, and even {least}: too long, so AR-HMMs instead"
+        words = f"as asked for: {takes(trained)}; the least: {least}, which is too long, so AR-HMMs instead"
         return _only_arhmms(config, seconds, words)
-    words = f"as asked for, {takes(trained)} here; {'this fits' if chosen == trained else f'to fit, {takes(chosen)}'}"
+    words = f"as asked for: {takes(trained)}; {'this fits' if chosen == trained else f'what fits: {takes(chosen)}'}"
     whole = dataclasses.replace(config, training=chosen.training)
     return Planned(whole, words, closing=CLOSING * seconds + rates.look)
 
 
-def measure(prepared: Prepared, config: Config, *, clock: Clock = time.monotonic) -> Rates:
-    """Trains for a moment: one AR-HMM, and a few steps of as many restarts as are trained at once."""
+def measure(
+    prepared: Prepared, config: Config, *, clock: Clock = time.monotonic, until: float = math.inf
+) -> Rates | None:
+    """Trains for a moment: one AR-HMM, and a few steps of as many restarts as are trained at once.
+
+    None where that is not done by the time `until`: then there is nothing left to train in.
+    """
     laps = _Laps(clock)
     fit_simplest(prepared.training, prepared.validation, config.arhmm, regimes=config.model.regimes)
     seeds = laps() * _seed_fits(config.arhmm, prepared.training.x.shape[-1])
+    if clock() > until:
+        return None
     at_once = config.training.restarts
     if jax.default_backend() == "cpu":
         at_once = min(at_once, os.cpu_count() or 1)
@@ -132,6 +144,8 @@ def measure(prepared: Prepared, config: Config, *, clock: Clock = time.monotonic
     )
     made = make_restarts(prepared, alone, key=jax.random.key(config.seed))
     start = laps() / at_once
+    if clock() > until:
+        return None
     training, validation = stack([(prepared.training, prepared.validation)])
     data, states = TrainingData(training, made.guides, prepared.goes_on), made.states
 

@@ -15,6 +15,7 @@ from swerve.settings import from_dict
 from swerve.training.checkpoint import read_json, write_json
 
 RUN_FILE = "run.json"
+CHOOSING_FOLDER = "choosing"  # where a fit looks for the number of regimes before it begins
 
 Left = Mapping[str, Any]
 """What `write` said about a fit."""
@@ -29,14 +30,14 @@ def alone_in(out: Path | None, resume: bool) -> Iterator[Left | None]:
     if out is None:
         yield None
         return
-    _check(out, resume)
+    check(out, resume)
     new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     folder = os.open(out, os.O_RDONLY)
     try:
         _lock(folder, out)
-        _check(out, resume)  # somebody may have been quicker
-        yield read_json(out / RUN_FILE) if resume else None
+        check(out, resume)  # somebody may have been quicker
+        yield read_json(out / RUN_FILE) if (out / RUN_FILE).is_file() else None
     finally:
         os.close(folder)
         if new and not any(out.iterdir()):
@@ -60,14 +61,15 @@ def settings_left(out: Path, left: Left, asked: Config, data: str) -> Config:
     return from_dict(left["config"])
 
 
-def _check(out: Path, resume: bool) -> None:
+def check(out: Path, resume: bool) -> None:
+    """Refuses a folder that holds another run, or anything else."""
     if (out / RUN_FILE).is_file():
         if not resume:
             raise InputError(f"{out} already holds a run: choose another --out, or --resume to go on with it.")
         return
-    if resume:
+    if resume and not (out / CHOOSING_FOLDER).is_dir():
         raise InputError(f"{out} holds no run to resume.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(one.name != CHOOSING_FOLDER for one in out.iterdir())):
         raise InputError(f"{out} already exists and is not a run folder: choose another --out.")
 
 

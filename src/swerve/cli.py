@@ -3,19 +3,20 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from swerve import api, boards, demo, display, export, forecasting, reporting, reproduce
+from swerve import api, boards, choosing, claim, demo, display, export, forecasting, reporting, reproduce
 from swerve import run as runs
 from swerve.budget import parse_duration
 from swerve.config import Config
-from swerve.data import tables
+from swerve.data import published, tables
 from swerve.data.columns import select_columns
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
@@ -23,9 +24,11 @@ from swerve.evaluation.scores import score
 from swerve.names import parse_names
 from swerve.options import takes_reading
 from swerve.recipes import RECIPES
-from swerve.settings import read_toml
+from swerve.settings import read_toml, with_stickiness
 from swerve.training.checkpoint import write_json
 from swerve.types import Series
+
+STOPPED = 130
 
 app = typer.Typer(
     name="swerve",
@@ -59,11 +62,17 @@ def demo_command(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the run; it must not hold another one.")],
-    regimes: Annotated[int | None, typer.Option("--regimes", "-k", help="Most regimes to use; 3 unless told.")] = None,
+    regimes: Annotated[
+        str | None,
+        typer.Option(
+            "--regimes", "-k", help="Most regimes to use, 3 unless told; `auto` tries 1 to 6 first (choose-regimes)."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="snlds, the default: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
+            help="auto, the default: arhmm or snlds, whichever explains held-out data better."
+            " snlds: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
             " To compare with: gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
         ),
     ] = None,
@@ -76,6 +85,9 @@ def fit(
     ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", help="TOML file of settings; the other options go on top of it.")
+    ] = None,
+    stickiness: Annotated[
+        float | None, typer.Option(help="How many frames regimes are expected to last; 10 unless told.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     align_to: Annotated[
@@ -99,8 +111,16 @@ def fit(
     seconds = None if time_budget is None else parse_duration(time_budget)
     reading = Reading().but(**given)
     series = _read(data, reading)
-    base = read_toml(config_file, Config()) if config_file else Config()
-    config = api.make_config(regimes, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    base = Config(kind="auto")
+    base = read_toml(config_file, base) if config_file else base
+    number = api.number_of_regimes(regimes)
+    config = api.make_config(number, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
+    config = config if stickiness is None else with_stickiness(config, stickiness)
+    if regimes == api.AUTO:
+        with _listening(config) as hears:
+            config, choice = api.settle_regimes(series, config, out=out, resume=resume, **hears)
+        reporting.draw_choice(out / claim.CHOOSING_FOLDER, choice)
+        display.print_choice(choice)
     fit_series = partial(
         runs.fit,
         series,
@@ -126,9 +146,39 @@ def fit(
     reporting.save_examples(out, shown, inferred)
     for name, value in reporting.summary(fitted, inferred):
         display.console.print(f"{name:>18}  {value}", highlight=False)
+    if fitted.trust is not None:
+        display.print_regimes(fitted.trust.regimes)
     for warning in reporting.warnings(fitted, inferred):
         display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
     display.console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
+
+
+@app.command("choose-regimes")
+@takes_reading()
+def choose_regimes_command(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for choice.json, choice.png and what is needed to go on.")],
+    first: Annotated[int, typer.Option("--from", help="Fewest regimes to try.")] = choosing.FIRST,
+    last: Annotated[int, typer.Option("--to", help="Most regimes to try.")] = choosing.LAST,
+    model: Annotated[str | None, typer.Option(help="snlds, the default; slds; arhmm, in seconds.")] = None,
+    restarts: Annotated[int | None, typer.Option(help="Tries with every number of regimes; 4 unless told.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed and data give the same choice.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting; repeatable.")] = None,
+    *,
+    given: Choices,
+) -> None:
+    """How many regimes: the fewest within one standard error of the best held-out bound whose restarts agree.
+
+    Example: `swerve choose-regimes walk1.csv walk2.csv --from 1 --to 8 --out regimes`. Ctrl-C saves; the same command
+    goes on. What it means: docs/choosing-regimes.md.
+    """
+    series = _read(data, Reading().but(**given))
+    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or ())
+    with _listening(config) as hears:
+        choice = choosing.choose_regimes(series, config, first=first, last=last, out=out, **hears)
+    picture = reporting.draw_choice(out, choice)
+    display.print_choice(choice)
+    display.console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}")
 
 
 @app.command()
@@ -139,6 +189,9 @@ def segment(
     out: Annotated[Path, typer.Option(help="Folder for the labels.")],
     samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
     viterbi: Annotated[bool, typer.Option("--viterbi", help="The most probable path instead of these labels.")] = False,
+    consensus: Annotated[
+        bool, typer.Option("--consensus", help="The regimes that most restarts vote for, and how many agree.")
+    ] = False,
     formats: Annotated[
         list[str] | None,
         typer.Option(
@@ -166,8 +219,13 @@ def segment(
     fitted = runs.load(run)
     series = _read(data, fitted.reading.but(**given))
     export.check_file_names(series)
-    with display.frames_progress(sum(map(len, series))) as show:
-        found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
+    if consensus and viterbi:
+        raise InputError("--consensus and --viterbi are two kinds of labels: choose one.")
+    if consensus:
+        found = fitted.consensus(series, samples=samples)
+    else:
+        with display.frames_progress(sum(map(len, series))) as show:
+            found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
     labelled = export.write(
         out,
         series,
@@ -178,6 +236,19 @@ def segment(
     )
     switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
     display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+
+
+@app.command()
+def name(
+    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
+    ] = None,
+) -> None:
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
+    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    for regime, called in enumerate(fitted.names):
+        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
 
 @app.command()
@@ -216,19 +287,6 @@ def forecast(
     )
     forecasting.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
     display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
-
-
-@app.command()
-def name(
-    run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
-    names: Annotated[
-        list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
-    ] = None,
-) -> None:
-    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
-    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
-    for regime, called in enumerate(fitted.names):
-        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
 
 @app.command()
@@ -272,14 +330,23 @@ def report(
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
     fitted = runs.load(run)
     if data:
-        series = _read(data, fitted.reading.but(**given))
+        series, lengths = _read(data, fitted.reading.but(**given)), []
         with display.frames_progress(sum(map(len, series))) as show:
             inferred = fitted.infer(series, on_progress=show)
     else:
         series, inferred = reporting.load_examples(run, fitted.columns)
+        lengths = reporting.example_lengths(run)
     scores, curve = reporting.load_scores(run)
     page = reporting.write_report(
-        out or run, fitted, series, inferred, scores=scores, frame_f1=curve, title=f"Swerve: {run.name}"
+        out or run,
+        fitted,
+        series,
+        inferred,
+        scores=scores,
+        frame_f1=curve,
+        title=f"Swerve: {run.name}",
+        lengths=lengths,
+        trust=reporting.load_trust(run),
     )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
@@ -316,7 +383,7 @@ def reproduce_command(
         str,
         typer.Argument(
             help="table1 (ball and reacher), table2 (Dubins video), fields, dubins-positions, annealing, correlation,"
-            " ablation, learning-story, or any other folder under experiments/."
+            " ablation, learning-story, salsa, mocap6, bees, robustness, or any other folder under experiments/."
         ),
     ],
     show: Annotated[bool, typer.Option("--show", help="Print the stored results without running anything.")] = False,
@@ -325,13 +392,14 @@ def reproduce_command(
         bool, typer.Option("--quick", help="Minutes on a CPU, under runs/quick: shows that it works, not the scores.")
     ] = False,
     experiments: Annotated[Path, typer.Option(help="The folder of experiments.")] = Path("experiments"),
+    data: Annotated[Path, typer.Option(help="The folder of published recordings.")] = published.DATA,
 ) -> None:
     """Runs the rows of an experiment that have no result yet and prints its tables beside the paper's numbers.
 
     A result is a JSON file with scores, config, seeds, versions and commit. Ctrl-C saves; the same command goes on
     where it was. How experiments are stored: docs/experiments.md.
     """
-    reproduce.run(name, experiments, show=show, row=row, in_minutes=quick)
+    reproduce.run(name, experiments, show=show, row=row, in_minutes=quick, data=data)
 
 
 def _read(data: list[Path], reading: Reading) -> list[Series]:
@@ -345,6 +413,13 @@ def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
     """The control columns of one table, in the order in which the model reads them."""
     (future,) = select_columns(tables.read(path)[:1], columns)
     return future.x
+
+
+@contextmanager
+def _listening(config: Config) -> Iterator[dict[str, Any]]:
+    """What a search for the number of regimes tells, and how it is stopped."""
+    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
+        yield {"on_report": show, "on_note": show, "should_stop": should_stop}
 
 
 def _read_labels(path: Path) -> dict[str, np.ndarray]:
@@ -399,6 +474,7 @@ def main() -> None:
             f"Error: {where}{error.strerror or error}.", style="bold red", soft_wrap=True, markup=False
         )
         sys.exit(2)
-    except KeyboardInterrupt:
-        display.errors.print("Stopped.")
-        sys.exit(130)
+    except SystemExit as end:  # what Typer makes of Ctrl-C
+        if end.code == STOPPED:
+            display.errors.print("Stopped. What was kept goes on with --resume.")
+        raise

@@ -142,6 +142,8 @@ class TrainingConfig:
     window: int = 200
     """Longer recordings are cut into windows of this many frames for training."""
     validation_share: float = 0.1
+    hold_out_ends: bool = False
+    """Hold out the end of every recording, however many there are; otherwise only where there are fewer than five."""
     validation_limit: int = 256
     """At most this many windows judge the restarts."""
     report_every: int = 250
@@ -162,9 +164,21 @@ class ArHmmConfig:
     restarts: int = 5
     stickiness: float = 300.0
     covariance: Literal["diagonal", "full"] = "diagonal"
+    channels_as_one: bool = False
+    """All channels of a frame together tell as much about its regime as one would. For recordings of the world, whose
+    channels err together: regimes last longer, and first guesses come from merging stretches (docs/decisions/0026)."""
+    lags_by_agreement: bool = False
+    """Choose the lags whose restarts agree most about the held-out part, not those that predict it best."""
+    ends_on_all: bool = False
+    """The chosen model is fitted further, to the held-out part too."""
     max_iterations: int = 200
     seed_windows: int = 400
     """A seed is fitted to at most this many training windows."""
+
+    def temperature(self, channels: int) -> float:
+        """What the evidence of a frame is divided by."""
+        return float(channels) if self.channels_as_one else 1.0
+
     stages: bool = True
     """Where single frames break the law that holds otherwise, seeds count these events (docs/decisions/0016)."""
 
@@ -244,7 +258,7 @@ FILLED = ("arhmm.lags", "arhmm.features", "recipe.variants")
 class Config:
     """Everything that decides a fit, apart from the data."""
 
-    kind: Literal["snlds", "slds", "arhmm", "gumbel", "slds-em", "rslds", "svae", "kvae", "compile"] = "snlds"
+    kind: Literal["snlds", "auto", "slds", "arhmm", "gumbel", "slds-em", "rslds", "svae", "kvae", "compile"] = "snlds"
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)

@@ -76,8 +76,9 @@ def _make_room(out: Path, training: list[Series]) -> None:
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
     for name in (RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
         (out / name).unlink(missing_ok=True)
-    for name in (runs.REGIMES_FILE, "report.html", "seeds.npz", reporting.EXAMPLES_FILE):
+    for name in (runs.REGIMES_FILE, runs.TRUST_FILE, runs.RESTARTS_FILE, "report.html", "seeds.npz"):
         (out / name).unlink(missing_ok=True)
+    (out / reporting.EXAMPLES_FILE).unlink(missing_ok=True)
     for picture in (out / "figures").glob("*.png"):
         picture.unlink()
     if (out / "figures").is_dir():

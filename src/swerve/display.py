@@ -1,7 +1,7 @@
 """What a person sees in the terminal while Swerve works."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -17,7 +17,9 @@ from rich.status import Status
 from rich.table import Table
 
 from swerve.budget import in_words
+from swerve.choosing import Choice
 from swerve.training.loop import Report
+from swerve.trust import RegimeUse
 
 WORTH_A_BAR = 20_000  # frames
 console = Console()
@@ -126,6 +128,31 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         yield should_stop
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def print_regimes(regimes: Sequence[RegimeUse]) -> None:
+    """Share and durations of every regime."""
+    table = Table(title="regimes, durations in frames")
+    for name in ("regime", "share", "segments", "mean", "median"):
+        table.add_column(name, justify="right")
+    for one in regimes:
+        durations = (f"{one.mean_duration:.1f}", f"{one.median_duration:.1f}") if one.segments else ("", "")
+        table.add_row(str(one.regime), f"{100 * one.share:.1f} %", str(one.segments), *durations)
+    console.print(table)
+
+
+def print_choice(choice: Choice) -> None:
+    """Every number of regimes that was tried, and which was chosen."""
+    table = Table(title="how many regimes")
+    for name in ("regimes", "held-out bound", "less the best", "agreement", "in use", ""):
+        table.add_column(name, justify="right")
+    for one in choice.tried:
+        agreed = "" if one.agreement is None else f"{one.agreement:.2f}"
+        mark = "chosen" if one.regimes == choice.regimes else ""
+        behind = f"{one.behind:+.3f} ± {one.error:.3f}"
+        table.add_row(str(one.regimes), f"{one.held_out:.3f}", behind, agreed, str(one.in_use), mark)
+    console.print(table)
+    console.print(choice.reason, highlight=False)
 
 
 def print_scores(rows: Mapping[str, Mapping[str, float]], title: str) -> None:

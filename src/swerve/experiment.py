@@ -10,6 +10,7 @@ from typing import Any
 
 from swerve import boards
 from swerve.config import Config
+from swerve.data.published import PUBLISHED
 from swerve.errors import InputError
 from swerve.recipes import PARTS, shortened, with_recipe
 from swerve.settings import merge, with_kind
@@ -25,6 +26,7 @@ class Experiment:
     """What a row is about; everything else in its file belongs to the config."""
 
     board: str = "bouncing-ball"
+    """A board, or recordings that others have published."""
     model: str = "snlds"
     row: str = ""
     runs: int = 5
@@ -36,6 +38,12 @@ class Experiment:
     test_sequences: int = 200
     story: tuple[int, ...] = ()
     """Steps at which a single restart is drawn; the picture lies beside the result."""
+    folds: bool = False
+    """A run for every take of published recordings: all others are trained on, and the take is scored."""
+    missing_frames: float = 0.0
+    """Share of all frames that are taken away at random, in training and in what is segmented."""
+    missing_cells: float = 0.0
+    """Share of the cells, a channel in a frame, that are taken away in bursts."""
     curve: bool = False
     """Keep how every run went: bound, frame F1 and correlation of the regimes' weights at every report."""
 
@@ -56,9 +64,11 @@ def read_row(path: Path) -> tuple[Experiment, Config]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     experiment = merge(Experiment(), settings.pop("experiment", {}), "experiment.")
-    source = boards.find(experiment.board)
-    if experiment.model == "oracle" and source.oracle is None:
+    published = experiment.board in PUBLISHED
+    if experiment.model == "oracle" and (published or boards.find(experiment.board).oracle is None):
         raise InputError(f"{path}: there is no oracle for '{experiment.board}'.")
+    if not published:
+        boards.find(experiment.board)
     config = with_recipe(Config(), settings.get("recipe", {}).get("name", "default"))
     config = config if experiment.model in UNTRAINED else with_kind(config, experiment.model)
     config = merge(config, settings)
@@ -70,6 +80,8 @@ def _check(path: Path, experiment: Experiment, config: Config) -> None:
     training, whole = config.training, PARTS["paper"][2]["steps"]
     if config.recipe.name == "paper" and training.steps < whole:
         raise InputError(f"{path}: with fewer than {whole} steps the paper's recipe is called paper-short.")
+    if experiment.folds and experiment.board not in PUBLISHED:
+        raise InputError(f"{path}: only published recordings have takes to hold out, not '{experiment.board}'.")
     if (experiment.story or experiment.curve) and training.restarts != 1:
         raise InputError(
             f"{path}: a story or curve follows one restart: set training.restarts to 1, not {training.restarts}."

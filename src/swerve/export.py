@@ -32,6 +32,8 @@ class Labelled:
     rows: Int[np.ndarray, " R"]
     """Its row in the file, which may hold other recordings too."""
     times: Float[np.ndarray, " R"] | None
+    agreement: Float[np.ndarray, " R"] | None = None
+    """Where labels are a consensus: the share of the restarts behind each."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,15 @@ def in_the_file(series: Series, found: Segmentation, *, frames_per_second: float
     times = series.times if source is None else source.times
     if times is None and frames_per_second is not None:
         times = np.arange(len(covered_by)) / frames_per_second
-    rows = np.arange(len(covered_by)) if rows is None else rows
-    return Labelled(found.name, found.labels[covered_by], found.probabilities, covered_by, rows, times)
+    return Labelled(
+        name=found.name,
+        labels=found.labels[covered_by],
+        probabilities=found.probabilities,
+        covered_by=covered_by,
+        rows=np.arange(len(covered_by)) if rows is None else rows,
+        times=times,
+        agreement=None if found.agreement is None else found.agreement[covered_by],
+    )
 
 
 def segments_of(one: Labelled) -> list[Segment]:
@@ -174,6 +183,8 @@ def _columns(one: Labelled, names: tuple[str, ...], with_rows: bool) -> dict[str
     columns["regime"] = one.labels
     if names:
         columns["name"] = np.array([name_of(k, names) for k in range(one.probabilities.shape[1])])[one.labels]
+    if one.agreement is not None:
+        columns["agreement"] = one.agreement
     return columns
 
 

@@ -1,15 +1,17 @@
 """Rows that have been run, as models again: what figures are drawn from."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swerve import boards, repeats, reproduce
+from swerve import repeats, reproduce
 from swerve.arhmm import ArHmm
 from swerve.config import Config
-from swerve.data.board import Board
+from swerve.data import published
+from swerve.data.board import Board, Recordings
 from swerve.errors import InputError
-from swerve.experiment import TEST_SEED, TRAINING_SEED, UNTRAINED, Experiment, read_row, was_edited
+from swerve.experiment import UNTRAINED, Experiment, read_row, was_edited
 from swerve.fitting import fit_arhmm
 from swerve.preparation import Prepared, prepare
 from swerve.run import Run, with_model
@@ -20,29 +22,25 @@ from swerve.training.checkpoint import read_json
 class Finished(NamedTuple):
     """A row's test sequences, the model of its first run, and its stored result."""
 
-    test: Board
+    test: Board | Recordings
     run: Run
     stored: dict[str, Any]
 
 
-def load(path: Path) -> Finished:
+def load(path: Path, data: Path = published.DATA) -> Finished:
     """Reads a row's working files; what is missing there, and any AR-HMM, is fitted again."""
     experiment, config = read_row(path)
     result = path.parents[1] / "results" / path.parent.name / f"{path.stem}.json"
     work = reproduce.work_folder(path, experiment, config, reproduce.WORK)
     _check(path, experiment, config, result, work)
-    board = boards.find(experiment.board)
-    prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
+    pairs = reproduce.data_of(experiment, data)
+    folds = [prepare(training.series(), config) for training, _ in pairs]
     stored = read_json(result)
     if config.kind == "arhmm":
-        model = _first_arhmm(prepared, config)
+        model = _first_arhmm(folds[0], config)
     else:
-        model = _first(prepared, config, experiment, work, stored)
-    return Finished(
-        board.generate(experiment.test_sequences, seed=TEST_SEED),
-        with_model(model, prepared, config, held_out=float("nan")),
-        stored,
-    )
+        model = _first(folds, config, experiment, work, stored)
+    return Finished(pairs[0][1], with_model(model, folds[0], config, held_out=float("nan")), stored)
 
 
 def _check(path: Path, experiment: Experiment, config: Config, result: Path, work: Path) -> None:
@@ -61,10 +59,10 @@ def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
 
 
 def _first(
-    prepared: Prepared, config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]
+    folds: Sequence[Prepared], config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]
 ) -> AbstractSystem:
     """With the choices that were stored: those that would be made today may be others."""
-    runs = repeats.make_repeats(prepared, config, experiment, work)
+    runs = repeats.make_repeats(folds, config, experiment, work)
     trained = repeats.train(runs, config, work)
     chosen = [run["chosen"] for run in stored["details"] if "chosen" in run]
     choice = repeats.made_before(chosen, trained, config, experiment)
@@ -73,4 +71,4 @@ def _first(
         raise InputError(f"All restarts of the first run in {work} diverged.")
     systems = {restart: repeats.system_of(trained, restart) for restart in choice.standing}
     simple = repeats.simplified(runs, systems, config, work)[best].system
-    return repeats.finished(runs, best, simple, prepared, config, work)
+    return repeats.finished(runs, best, simple, folds[0], config, work)

@@ -17,7 +17,7 @@ from swerve.config import Config, Recipe, Variant
 from swerve.errors import InputError
 from swerve.preparation import Prepared, coded
 from swerve.schedule import Schedule
-from swerve.seeds import Candidate, cached_guides, fit_candidates
+from swerve.seeds import Candidate, cached_guides, fit_candidates, fitted_further
 from swerve.system import AbstractSystem
 from swerve.training import loop
 from swerve.training.loop import Plan, Report, Rung, Trained
@@ -46,6 +46,9 @@ def fit_arhmm(
             key=jax.random.key(config.seed),
             should_stop=should_stop,
         )
+        if candidates and config.arhmm.ends_on_all:
+            best = fitted_further(candidates[0], there.training, there.validation, config.arhmm)
+            candidates = [best, *candidates[1:]]
     if not candidates:
         raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
     return candidates
@@ -93,8 +96,11 @@ def fit_system(
     )
     if trained.finished and config.training.merging and not made.staged and isinstance(trained.system, System):
         trained = _simplified(trained, trained.system, training, validation, config, on_note, should_stop)
-    trained = dataclasses.replace(trained, system=seeing(trained.system))
-    if code is None or not trained.finished:
+    if code is None:
+        return trained
+    every = stack([seeing(pick(trained.systems, i)) for i in range(len(trained.alive))])
+    trained = dataclasses.replace(trained, system=seeing(trained.system), systems=every)
+    if not trained.finished:
         return trained
     system = train_on_images(
         trained.system,
@@ -191,26 +197,38 @@ class Made(NamedTuple):
     """Whether the guides count events, of which a bound is no judge."""
 
 
-def make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None = None) -> Made:
+def make_restarts(
+    prepared: Prepared,
+    config: Config,
+    *,
+    key: Key,
+    cache: Path | None = None,
+    allowed: Sequence[int] | None = None,
+) -> Made:
     """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
+
+    `allowed`: how many regimes each restart may use, in place of what its variant says.
 
     All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
     """
     with _on_cpu(prepared) as there:
-        made = _make_restarts(there, config, key=key, cache=cache)
+        made = _make_restarts(there, config, key=key, cache=cache, allowed=allowed)
     if jax.default_backend() == "cpu":
         return made
     states, restarts, guides = jax.device_put(made[:3], jax.devices()[0])
     return Made(states, restarts, guides, made.staged)
 
 
-def wanted_regimes(config: Config) -> list[int]:
+def wanted_regimes(config: Config, allowed: Sequence[int] | None = None) -> list[int]:
     """The number of regimes that each restart wants of the AR-HMM that guides it; 0 for one without a guide."""
-    recipe, regimes = config.recipe, config.model.regimes
     return [
-        _regimes_of(variant, regimes) if _or(variant.guidance, recipe.guidance) > 0 else 0
-        for variant in _variants(config)
+        regimes if _or(variant.guidance, config.recipe.guidance) > 0 else 0
+        for regimes, variant in zip(allowed or _allowed(config), _variants(config), strict=True)
     ]
+
+
+def _allowed(config: Config) -> list[int]:
+    return [_regimes_of(variant, config.model.regimes) for variant in _variants(config)]
 
 
 def _variants(config: Config) -> list[Variant]:
@@ -218,12 +236,14 @@ def _variants(config: Config) -> list[Variant]:
     return [variants[r % len(variants)] for r in range(config.training.restarts)]
 
 
-def _make_restarts(prepared: Prepared, config: Config, *, key: Key, cache: Path | None) -> Made:
+def _make_restarts(
+    prepared: Prepared, config: Config, *, key: Key, cache: Path | None, allowed: Sequence[int] | None
+) -> Made:
     recipe, count, variants = config.recipe, config.training.restarts, _variants(config)
-    allowed = [_regimes_of(variant, config.model.regimes) for variant in variants]
+    allowed = list(allowed or _allowed(config))
     guides = cached_guides(
         cache,
-        wanted_regimes(config),
+        wanted_regimes(config, allowed),
         prepared.training,
         prepared.validation,
         config.arhmm,

@@ -39,6 +39,24 @@ def takes_reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return adding
 
 
+def reading_options(reading: Reading) -> list[str]:
+    """The words on a command line that say how to read so."""
+    words = []
+    for one in fields(Reading):
+        value = getattr(reading, one.name)
+        if "help" not in one.metadata or value == one.default:
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        words += [
+            word for each in values for word in ([_flag(one.name)] if each is True else [_flag(one.name), str(each)])
+        ]
+    return words
+
+
+def _flag(name: str) -> str:
+    return "--" + SINGULAR.get(name, name.replace("_", "-"))
+
+
 def _options() -> list[inspect.Parameter]:
     """One parameter for each choice of a `Reading`."""
     hints, defaults = get_type_hints(Choices), Reading()
@@ -46,7 +64,7 @@ def _options() -> list[inspect.Parameter]:
     for one in fields(Reading):
         if "help" not in one.metadata:
             continue
-        flag = "--" + SINGULAR.get(one.name, one.name.replace("_", "-"))
+        flag = _flag(one.name)
         default = getattr(defaults, one.name)
         several, yes_or_no = isinstance(default, tuple), isinstance(default, bool)
         usual = "" if default is None or several or yes_or_no else f" By default {default}."

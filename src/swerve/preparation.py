@@ -70,7 +70,9 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
     kept, dropped = drop_constant_columns(series)
     settings = config.training
-    training, validation = split_validation(kept, settings.validation_share, seed=config.seed)
+    training, validation = split_validation(
+        kept, settings.validation_share, seed=config.seed, ends=settings.hold_out_ends
+    )
     standardizer = Standardizer.fit(training)
     length = min(settings.window, max(len(one) for one in kept))
     windows = [
@@ -85,7 +87,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         columns=names_of(kept[0]),
         dropped=dropped,
         controls=0 if kept[0].u is None else kept[0].u.shape[1],
-        whole=splits_by_recording(kept) and all(len(one) <= length for one in kept),
+        whole=not settings.hold_out_ends and splits_by_recording(kept) and all(len(one) <= length for one in kept),
         image=kept[0].image,
         goes_on=None if goes_on is None else jnp.asarray(goes_on),
     )

@@ -1,7 +1,7 @@
 """The runs of a row: independent repeats, trained side by side on one restart axis, each on a code of its own."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from swerve.build import with_images
 from swerve.collapsed import System
 from swerve.config import Config
 from swerve.coordconv import Image
-from swerve.data.board import Board
+from swerve.data.board import Board, Recordings
 from swerve.errors import InputError
 from swerve.experiment import Experiment
 from swerve.fitting import make_restarts, plan_of, simplify
@@ -37,7 +37,7 @@ class View(NamedTuple):
     """Recordings and a board as one restart reads them."""
 
     prepared: Prepared
-    board: Board
+    board: Board | Recordings
 
 
 class Repeats(NamedTuple):
@@ -54,17 +54,23 @@ class Repeats(NamedTuple):
     staged: list[bool]
     """Which restarts count events."""
 
-    def views(self, board: Board, prepared: Prepared) -> list[View]:
-        """A board as each restart reads it."""
-        boards = [coded_board(board, prepared, code) for code in self.codes] or [board]
-        views = [View(*both) for both in zip(self.sources, boards, strict=True)]
+    def views(self, data: Sequence[View]) -> list[View]:
+        """What is scored, as each restart reads it; `data` has a pair for every fold, or one for all runs."""
+        if self.codes:
+            [(prepared, board)] = data
+            assert isinstance(board, Board)
+            codes = zip(self.sources, self.codes, strict=True)
+            views = [View(source, coded_board(board, prepared, code)) for source, code in codes]
+        else:
+            views = [View(source, one.board) for source, one in zip(self.sources, data, strict=True)]
         return [views[source] for source in np.asarray(self.restarts.source)]
 
 
-def as_numbers(prepared: Prepared, board: Board, config: Config, run: int, work: Path) -> View:
+def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
     """Video as a run's own code has it, for models that read numbers; numbers as they are."""
-    if prepared.image is None:
-        return View(prepared, board)
+    prepared, board = data
+    if prepared.image is None or isinstance(board, Recordings):
+        return data
     code = _code(prepared, prepared.image, config, run, work)
     return View(coded(prepared, code), coded_board(board, prepared, code))
 
@@ -80,14 +86,17 @@ def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
     return [config.training.restarts] * experiment.runs + [1] * singles
 
 
-def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, work: Path) -> Repeats:
-    """Seeds, and for video a code, of every run; kept in `work`."""
+def make_repeats(folds: Sequence[Prepared], config: Config, experiment: Experiment, work: Path) -> Repeats:
+    """Seeds, and for video a code, of every run; kept in `work`. With several folds each run has its own."""
     counts = restarts_of_runs(config, experiment)
     keys = [jax.random.key(seed) for seed in range(len(counts))]
     codes: list[ImageCode] = []
-    if prepared.image is not None:
-        codes = [_code(prepared, prepared.image, config, run, work) for run in range(len(counts))]
-    sources = [coded(prepared, code) for code in codes] or [prepared]
+    if len(folds) == 1 and folds[0].image is not None:
+        [prepared] = folds
+        codes = [_code(prepared, folds[0].image, config, run, work) for run in range(len(counts))]
+        sources = [coded(prepared, code) for code in codes]
+    else:
+        sources = as_many_windows(folds)
     made, restarts = [], []
     first_guide = 0
     for seed, (key, count) in enumerate(zip(keys, counts, strict=True)):
@@ -109,6 +118,19 @@ def make_repeats(prepared: Prepared, config: Config, experiment: Experiment, wor
         codes,
         staged=[one.staged for one, count in zip(made, counts, strict=True) for _ in range(count)],
     )
+
+
+def as_many_windows(folds: Sequence[Prepared]) -> list[Prepared]:
+    """Folds that can lie on one axis: those with fewer windows have some of them twice."""
+    most = [max(len(one.training.x) for one in folds), max(len(one.validation.x) for one in folds)]
+
+    def filled(frames: Frames, count: int) -> Frames:
+        return jax.tree.map(lambda leaf: leaf[np.arange(count) % len(leaf)], frames)
+
+    return [
+        dataclasses.replace(one, training=filled(one.training, most[0]), validation=filled(one.validation, most[1]))
+        for one in folds
+    ]
 
 
 def _one_axis(parts: list):

@@ -2,32 +2,48 @@
 
 import io
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from swerve import trust
 from swerve.alignment import Order
+from swerve.choosing import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
+from swerve.options import reading_options
 from swerve.report import figures
+from swerve.report.packing import Recording
 from swerve.report.page import write_page
 from swerve.run import Inferred, Run
+from swerve.settings import expected_duration, to_options, to_toml
 from swerve.training.checkpoint import read_arrays, read_json, write_atomically
 from swerve.training.loop import History
-from swerve.types import Segmentation, Series
+from swerve.types import Segmentation, Series, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
+TRUST_FILE = "trust.json"
+CHOICE_PICTURE = "choice.png"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
 CURVE_RECORDINGS = 200
-SHOWN_SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5", "nmi", "ari")
+STILL = ("regimes", "reconstruction")  # figures of what only a script can draw on the page
+SCORE_NAMES = {
+    "frame_f1": "frame F1",
+    "switch_f1_tol0": "switch F1, exact",
+    "switch_f1_tol5": "switch F1, within 5",
+    "nmi": "NMI",
+    "ari": "ARI",
+}
+SHOWN_SCORES = tuple(SCORE_NAMES)
 
 
 class FrameF1Curve:
@@ -66,17 +82,20 @@ def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inf
             "probabilities": found.segmentation.probabilities,
             "expected": found.expected,
         }
-        if one.s is not None:
-            parts["truth"] = one.s
+        parts |= {name: part for name, part in _optional(one).items() if part is not None}
         arrays |= {f"{i}.{name}": part[:EXAMPLE_FRAMES] for name, part in parts.items()}
-        arrays[f"{i}.name"] = np.array(one.name)
+        arrays |= {f"{i}.name": np.array(one.name), f"{i}.length": np.array(len(one))}
+        if one.image is not None:
+            arrays[f"{i}.image"] = np.array(one.image)
+        if one.skeleton is not None:
+            arrays[f"{i}.skeleton"] = np.array(json.dumps(asdict(one.skeleton)))
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
     write_atomically(folder / EXAMPLES_FILE, content.getvalue())
 
 
 def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
-    """The inverse of saving them."""
+    """The inverse of saving them; of a long recording, its beginning."""
     path = folder / EXAMPLES_FILE
     if not path.is_file():
         raise InputError(f"{folder} has no examples to draw: name the recordings, as in swerve report RUN DATA.")
@@ -85,12 +104,43 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
     for i in range(EXAMPLES):
         if f"{i}.x" not in stored:
             break
-        truth = stored.get(f"{i}.truth")
         name = str(stored[f"{i}.name"])
-        series.append(Series(stored[f"{i}.x"], s=truth, name=name, columns=columns))
+        one = Series(
+            stored[f"{i}.x"],
+            s=stored.get(f"{i}.truth"),
+            name=name,
+            columns=columns,
+            image=tuple(stored[f"{i}.image"].tolist()) if f"{i}.image" in stored else None,
+            times=stored.get(f"{i}.times"),
+            rows=stored.get(f"{i}.rows"),
+            skeleton=_skeleton_of(stored.get(f"{i}.skeleton")),
+        )
+        series.append(one)
         found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
         inferred.append(Inferred(found, stored[f"{i}.expected"]))
     return series, inferred
+
+
+def example_lengths(folder: Path) -> list[int]:
+    """Frames of the whole recordings of which examples may keep only the beginning."""
+    stored = read_arrays(folder / EXAMPLES_FILE)
+    return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
+
+
+def load_trust(folder: Path) -> dict[str, Any] | None:
+    """How far the fit can be trusted, where the run's folder says so."""
+    path = folder / TRUST_FILE
+    return read_json(path) if path.is_file() else None
+
+
+def _optional(one: Series) -> dict[str, np.ndarray | None]:
+    return {"truth": one.s, "times": one.times, "rows": one.rows}
+
+
+def _skeleton_of(stored: np.ndarray | None) -> Skeleton | None:
+    if stored is None:
+        return None
+    return Skeleton(**{name: tuple(part) for name, part in json.loads(str(stored)).items()})
 
 
 def write_report(
@@ -102,10 +152,16 @@ def write_report(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
+    lengths: Sequence[int] = (),
+    trust: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Figures as PNG files under `folder`/figures and one page that holds them all."""
+    """The page, and figures for papers as PNG files under `folder`/figures.
+
+    `lengths` are the frames of the whole recordings where only their beginnings are given, `trust` is what the fit said
+    of itself.
+    """
     drawn: list[tuple[str, str, Figure]] = []
-    series = select_columns(series, run.columns)
+    series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
     truth = _matched_truth(series, inferred)
     if scores:
         bars = {name: {k: row[k] / 100 for k in SHOWN_SCORES if k in row} for name, row in scores.items()}
@@ -122,22 +178,53 @@ def write_report(
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
         cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
-    if run.history is not None:
-        curves = figures.training_curves(as_figure_history(run.history, run.chosen, frame_f1))
+    history = None if run.history is None else as_figure_history(run.history, run.chosen, frame_f1)
+    if history is not None:
+        curves = figures.training_curves(history)
         drawn.append(("training", "Training: the held-out bound of every restart", curves))
-    paths = [(caption, figures.save(figure, folder / "figures" / f"{name}.png")) for name, caption, figure in drawn]
+    paths = {name: figures.save(figure, folder / "figures" / f"{name}.png") for name, _, figure in drawn}
+    still = [(caption, paths[name]) for name, caption, _ in drawn if name.startswith(STILL)]
     table = None
     if scores:
-        table = {m: {k: f"{row[k]:.1f}" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
+        table = {m: {SCORE_NAMES[k]: f"{row[k]:.1f} %" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
     return write_page(
         folder / "report.html",
         title=title,
-        summary=summary(run, inferred),
-        warnings=warnings(run, inferred),
+        summary=[*summary(run, inferred), *_trusted(trust or {})],
+        warnings=_all_warnings(run, inferred, trust or {}),
+        recordings=[
+            Recording(one, found.segmentation, found.expected, true, length)
+            for one, found, true, length in zip(
+                series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
+            )
+        ],
+        names=run.names,
+        history=history,
         scores=table,
-        figures=paths,
-        config_text=json.dumps(asdict(run.config), indent=2),
+        figures=still,
+        repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
     )
+
+
+def fit_command(run: Run) -> str:
+    """What to type to fit the same again; the recordings and the folder are left to say."""
+    words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(run.config), *reading_options(run.reading)]
+    return " ".join(map(shlex.quote, words))
+
+
+def _trusted(trust: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the fit said of itself, as facts beside the others."""
+    agreement, sure = trust.get("agreement"), trust.get("sure")
+    facts = [] if agreement is None else [("agreement of restarts", f"{agreement:.2f} (ARI, 1: the same)")]
+    return facts if sure is None else [*facts, ("frames all restarts agree on", f"{sure:.0%}")]
+
+
+def _all_warnings(run: Run, inferred: Sequence[Inferred], trust: Mapping[str, Any]) -> list[str | tuple[str, str]]:
+    """The fit's own warnings, each with its remedy, or else those of the recordings shown."""
+    if not trust:
+        return list(warnings(run, inferred))
+    own = [(one["problem"], one["remedy"]) for one in trust.get("warnings", ())]
+    return [*own, *warnings(run, [])]  # what is to be said of the regimes, the fit has said of all recordings
 
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
@@ -148,14 +235,26 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     used = len(np.unique(np.concatenate(labels))) if labels else 0
     return [
         ("model", run.config.kind),
+        *((("why this model", run.selection["reason"]),) if run.selection else ()),
         ("held-out bound" if run.history else "held-out likelihood", f"{run.held_out:.3f} nats per frame"),
         *((("restart chosen", f"{run.chosen} of {run.config.training.restarts}"),) if run.history else ()),
         *((("regimes merged", _merges(run.history.merges, run.order)),) if run.history and run.history.merges else ()),
+        *((("restarts agree", in_words(run.trust)),) if run.trust else ()),
         ("recordings shown", f"{len(labels)} ({frames} frames)"),
         ("regimes in them", f"{used} of {run.regimes}"),
         *((("aligned to", f"{run.aligned.to}: {run.aligned.agreement}"),) if run.aligned else ()),
         ("mean duration", f"{frames / max(segments, 1):.1f} frames"),
     ]
+
+
+def in_words(found: trust.Trust) -> str:
+    """How much restarts agree."""
+    if found.agreement is None or found.sure is None:
+        return "unknown: a single restart was trained to the end"
+    return (
+        f"{found.agreement:.2f} (adjusted Rand index of {found.restarts} restarts;"
+        f" {100 * found.sure:.0f} % of the frames are the same in all)"
+    )
 
 
 def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
@@ -167,24 +266,24 @@ def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
 
 
 def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
-    """What may be wrong with this fit, in plain words, each with its remedy."""
-    found = []
-    labels = [one.segmentation.labels for one in inferred]
-    if not run.finished:
-        found.append("Training was stopped early: go on with --resume.")
-    if run.dropped:
-        found.append(f"These columns never change and were left out: {', '.join(run.dropped)}.")
-    if run.aligned is not None:
-        found += [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
-    if labels and run.regimes > 1:
-        share = np.bincount(np.concatenate(labels), minlength=run.regimes) / sum(map(len, labels))
-        if share.max() > 0.98:
-            found.append("One regime holds nearly every frame: try more --restarts or a lower --regimes.")
-        segments = sum(1 + len(one.segmentation.change_points) for one in inferred)
-        if sum(map(len, labels)) / segments < 3:
-            setting = "arhmm.stickiness=3000" if run.config.kind == "arhmm" else "recipe.stickiness=6"
-            found.append(f"Regimes flicker (under 3 frames on average): try --set {setting}.")
-    return found
+    """What may be wrong with this fit, each with its remedy; of a run without a record of trust, what these show."""
+    since = [] if run.aligned is None else [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
+    if run.trust is not None:
+        return [*(f"{one.problem} {one.remedy}" for one in run.trust.warnings), *since]
+    regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
+    stickiness = expected_duration(run.config)
+    found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
+    return [*(f"{one.problem} {one.remedy}" for one in found), *since]
+
+
+def draw_choice(folder: Path, choice: Choice) -> Path:
+    """Bound and agreement for every number of regimes, as a picture beside choice.json."""
+    regimes, behind, error, agreed = (
+        np.array([getattr(one, name) for one in choice.tried], dtype=kind)
+        for name, kind in (("regimes", int), ("behind", float), ("error", float), ("agreement", float))
+    )
+    figure = figures.choosing(regimes, behind, error, agreed, chosen=choice.regimes, threshold=trust.AGREE)
+    return figures.save(figure, folder / CHOICE_PICTURE)
 
 
 def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] | None) -> figures.History:

@@ -21,7 +21,9 @@ from swerve import boards, display, results, story
 from swerve.arhmm import ArHmm
 from swerve.config import Config
 from swerve.curves import CurveFile, look
-from swerve.data.board import Board
+from swerve.data import published
+from swerve.data.board import Board, Recordings
+from swerve.data.damage import Damage
 from swerve.errors import InputError
 from swerve.evaluation.scores import regimes_that_occur, score
 from swerve.experiment import (
@@ -68,8 +70,12 @@ class Row(NamedTuple):
     raw: list[Any] | None = None
 
 
-def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False) -> None:
+def run(
+    name: str, folder: Path, *, show: bool, row: str | None, in_minutes: bool = False, data: Path = published.DATA
+) -> None:
     """Runs every row of an experiment that has no result yet, then prints its tables beside the paper's numbers.
+
+    `data` is the folder of published recordings.
 
     `in_minutes` runs them cut short, all of it under runs/quick: to see that it works, not what it is worth.
     """
@@ -77,7 +83,7 @@ def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: boo
     for rows in results.folders(name, folder):
         kept = (QUICK if in_minutes else folder) / "results" / rows.name
         if not show:
-            _run_rows(rows, kept, row, in_minutes)
+            _run_rows(rows, kept, row, in_minutes, data)
             picture = results.draw_curves(kept)
             if picture is not None:
                 display.console.print(f"Drew {picture}.")
@@ -87,7 +93,7 @@ def run(name: str, folder: Path, *, show: bool, row: str | None, in_minutes: boo
     results.print_tables(name, stored, results.read_tables(folder))
 
 
-def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool) -> None:
+def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool, data: Path) -> None:
     for path in sorted(rows.glob("*.toml")):
         result = kept / f"{path.stem}.json"
         if row is not None and row not in path.stem:
@@ -96,33 +102,36 @@ def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool) -> None
         if in_minutes:
             experiment, config = quick(experiment, config)
         if not result.is_file():
-            _run_row(path, experiment, config, result, in_minutes)
+            _run_row(path, experiment, config, result, in_minutes, data)
         elif was_edited(read_json(result), experiment, config):
             display.errors.print(
                 f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."
             )
 
 
-def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, in_minutes: bool) -> None:
+def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, in_minutes: bool, data: Path) -> None:
     name, remark = f"{path.parent.name}/{path.stem}", f" ({NOT_REAL})" if in_minutes else ""
     display.console.print(f"[bold]{name}[/]: {experiment.model}, {experiment.row}{remark}", highlight=False)
     began = time.perf_counter()
     work = work_folder(path, experiment, config, QUICK / "work" if in_minutes else WORK)
     work.mkdir(parents=True, exist_ok=True)
     origin = _origin(work)
-    board = boards.find(experiment.board)
-    test = board.generate(experiment.test_sequences, seed=TEST_SEED)
     if experiment.model in UNTRAINED:
-        labels = np.zeros_like(test.s) if board.oracle is None or experiment.model == "majority" else board.oracle(test)
-        found, details = {"": Row([_score(labels, test)])}, [{}]
+        tests = [test for _, test in data_of(experiment, data)]
+        found, details = {"": Row([score_labels(_untrained_labels(experiment, test), test) for test in tests])}, [{}]
     else:
-        prepared = prepare(board.generate(experiment.training_sequences, seed=TRAINING_SEED).series(), config)
+        pairs = data_of(experiment, data)
+        tests = [test for _, test in pairs]
+        views = [View(prepare(training.series(), config), test) for training, test in pairs]
         if experiment.story:
+            [(prepared, test)] = views
+            assert isinstance(test, Board)
             details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
             found = {"": Row([details[-1]])}
         else:
             runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
-            found, details = runner(prepared, config, experiment, test, work)
+            found, details = runner(views, config, experiment, work)
+    truth = [labels for test in tests for labels in test.s]
     now = surroundings()
     for title, (scores, raw) in found.items():
         stored = {
@@ -130,10 +139,10 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             "model": experiment.model,
             "row": title or experiment.row,
             **({"quick": NOT_REAL} if in_minutes else {}),
-            "scores": _summary(scores),
-            **({} if raw is None else {"scores_before_merging": _summary(raw)}),
+            "scores": summary(scores),
+            **({} if raw is None else {"scores_before_merging": summary(raw)}),
             "success_rate": _success_rate(scores, experiment.target),
-            "regimes": {"true": regimes_that_occur(list(test.s)), "found": [_regimes(one) for one in scores]},
+            "regimes": {"true": regimes_that_occur(truth), "found": [_regimes(one) for one in scores]},
             "bound_f1_rank_correlation": None if title else results.rank_correlation(details),
             "details": details,
             "experiment": asdict(experiment),
@@ -147,6 +156,36 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
         target = result.with_name(f"{result.stem}{'-one-restart' if title else ''}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, stored)
+
+
+def data_of(experiment: Experiment, data: Path) -> list[tuple[Board | Recordings, Board | Recordings]]:
+    """What is trained on and what is scored, a pair for every fold; of published recordings without folds, all of both.
+
+    The labels of what is trained on are never read.
+    """
+    if experiment.board in published.PUBLISHED:
+        every = published.read(experiment.board, data)
+        pairs = every.folds()[: experiment.runs] if experiment.folds else [(every, every)]
+        if experiment.folds or not (experiment.missing_frames or experiment.missing_cells):
+            return pairs
+        lost = every.damaged(_damage(experiment), seed=TRAINING_SEED)
+        return [(lost, lost)]
+    board = boards.find(experiment.board)
+    parts = (experiment.training_sequences, TRAINING_SEED), (experiment.test_sequences, TEST_SEED)
+    training, test = (board.generate(count, seed=seed).damaged(_damage(experiment), seed=seed) for count, seed in parts)
+    return [(training, test)]
+
+
+def _damage(experiment: Experiment) -> Damage:
+    return Damage(experiment.missing_frames, experiment.missing_cells)
+
+
+def _untrained_labels(experiment: Experiment, test: Board | Recordings) -> list[Any]:
+    """One label for all, or what an oracle says."""
+    oracle = None if isinstance(test, Recordings) else boards.find(experiment.board).oracle
+    if oracle is None or experiment.model == "majority" or isinstance(test, Recordings):
+        return [np.zeros_like(labels) for labels in test.s]
+    return list(oracle(test))
 
 
 def work_folder(path: Path, experiment: Experiment, config: Config, under: Path) -> Path:
@@ -166,13 +205,13 @@ def _origin(work: Path) -> dict[str, Any]:
     return origin
 
 
-def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
     """One run after the other; those that a stopped experiment had finished are not fitted again."""
     runs = []
     for seed in range(experiment.runs):
         done = work / f"run-{seed}.json"
         if not done.is_file():
-            view = as_numbers(prepared, test, config, seed, work)
+            view = as_numbers(data[seed % len(data)], config, seed, work)
             best = fit_arhmm(view.prepared, dataclasses.replace(config, seed=seed))[0]
             detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features}
             write_json(done, {"scores": _score_model(best.model, view.prepared, config, view.board), "detail": detail})
@@ -180,18 +219,19 @@ def _run_arhmm(prepared: Prepared, config: Config, experiment: Experiment, test:
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 
 
-def _run_snlds(prepared: Prepared, config: Config, experiment: Experiment, test: Board, work: Path):
+def _run_snlds(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
-    repeats = make_repeats(prepared, config, experiment, work)
-    views = repeats.views(test, prepared)
+    repeats = make_repeats([one.prepared for one in data], config, experiment, work)
+    views = repeats.views(data)
     trained, curves = _train_with_curves(repeats, views, config, experiment, work)
     raw = {r: _score_model(system_of(trained, r), views[r].prepared, config, views[r].board) for r in trained.alive}
     choice = choose(trained, config, experiment)
     simple = simplified(repeats, {r: system_of(trained, r) for r in choice.standing}, config, work)
-    scores = {
-        r: _score_model(finished(repeats, r, one.system, prepared, config, work), prepared, config, test)
-        for r, one in simple.items()
-    }
+    scores = {}
+    for r, one in simple.items():
+        own = data[0] if repeats.codes else views[r]
+        system = finished(repeats, r, one.system, own.prepared, config, work)
+        scores[r] = _score_model(system, own.prepared, config, own.board)
     bounds = trained.history.latest("bound", list(range(sum(restarts_of_runs(config, experiment)))))
     details = [
         {
@@ -229,16 +269,20 @@ def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, 
     return trained, curve_file.finish(trained)
 
 
-def _score_model(model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, test: Board) -> dict[str, float]:
+def _score_model(
+    model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, test: Board | Recordings
+) -> dict[str, float]:
     run = with_model(model, prepared, config, held_out=float("nan"))
-    return _score([one.labels for one in run.segment(test.series())], test)
+    return score_labels([one.labels for one in run.segment(test.series())], test)
 
 
-def _score(labels: Any, test: Board) -> dict[str, float]:
+def score_labels(labels: Any, test: Board | Recordings) -> dict[str, float]:
+    """All scores of one run."""
     return {**score(list(labels), list(test.s)).as_dict(), "regimes": regimes_that_occur(list(labels))}
 
 
-def _summary(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+def summary(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Mean and spread of every score over runs."""
     return {key: _spread([None if one is None else one[key] for one in scores]) for key in SCORES}
 
 

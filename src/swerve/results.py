@@ -12,6 +12,7 @@ from rich.table import Table
 from scipy.stats import rankdata
 
 from swerve import curves, display
+from swerve.data.published import PUBLISHED
 from swerve.errors import InputError
 from swerve.experiment import NOT_REAL
 from swerve.training.checkpoint import read_json
@@ -162,7 +163,13 @@ def _rank(stored: Stored) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-ONLY_WHERE_KNOWN = {"success": _success, "rho": _rank}
+def _nmi(stored: Stored) -> str:
+    """Where people gave the labels, or turns stand in for them, agreement without a matching tells more."""
+    spread = stored["scores"].get("nmi")
+    return "" if spread is None or stored["board"] not in PUBLISHED else _plus_minus(spread["mean"], spread["sd"])
+
+
+ONLY_WHERE_KNOWN = {"success": _success, "rho": _rank, "NMI": _nmi}
 
 
 def rank_correlation(details: Sequence[Mapping[str, Any]]) -> float | None:

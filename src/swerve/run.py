@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from swerve import arhmm, budget, chunks, claim, generation
+from swerve import arhmm, budget, chunks, claim, generation, selection, trust
 from swerve.alignment import Alignment, Order, align, rearranged, renumbered
 from swerve.arhmm import ArHmm, Covariance
 from swerve.arhmm.prediction import blank, expected
 from swerve.arhmm.walk import ArHmmWalk
 from swerve.build import build_system, with_images
+from swerve.choosing import too_few
 from swerve.chunks import AbstractWalk
 from swerve.collapsed import CollapsedWalk, System
 from swerve.config import Config
@@ -32,7 +33,7 @@ from swerve.fitting import fit_arhmm, fit_system
 from swerve.imagecode import ImageCode
 from swerve.names import GivenNames, all_names, with_names
 from swerve.preparation import Prepared, check_finite, prepare
-from swerve.seeds import held_out_likelihood
+from swerve.seeds import Candidate, held_out_likelihood, window_likelihoods
 from swerve.segment import (
     MOST_FRAMES,
     MOST_VALUES,
@@ -47,11 +48,13 @@ from swerve.segment import (
     worthwhile_labels,
     worthwhile_labels_of_one,
 )
-from swerve.settings import from_dict
+from swerve.settings import expected_duration, from_dict, with_kind
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of, load_about, load_tree, read_json, save_tree, write_json
-from swerve.training.loop import History, Report
+from swerve.training.loop import History, Report, Trained
+from swerve.training.restarts import count, pick, stack
 from swerve.training.step import evaluate, held_out_key
+from swerve.trust import Trust
 from swerve.types import Forecast, Frames, Key, Segmentation, Series
 
 MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
@@ -60,11 +63,15 @@ MODEL_FILE, CHECKPOINT_FILE, HISTORY_FILE, REGIMES_FILE = (
     "history.json",
     "regimes.json",
 )
+RESTARTS_FILE, TRUST_FILE = "restarts.safetensors", "trust.json"
+CANDIDATES_FOLDER = "candidates"  # the models that `auto` chooses from
 DEFAULT_SAMPLES = 16
+LOOK_FRAMES = 10_000  # that restarts are compared on
+LOOK_VALUES = 2_000_000  # of all channels
+ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
 DEFAULT_FUTURES = 1000
 DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
 LONGEST_PAST = 2000  # frames that a forecast looks back on
-ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,16 @@ class Inferred:
 
     segmentation: Segmentation
     expected: Float[np.ndarray, "T D"]
+
+
+class Others(NamedTuple):
+    """The other restarts that were trained to the end."""
+
+    models: Any
+    """Their parameters, along a leading axis."""
+    restarts: list[int]
+    names: list[list[int]]
+    """For each of their regimes the chosen restart's that it stands for; K and above stand for none."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +114,10 @@ class Run:
     aligned: Alignment | None = None
     """Where the regimes have the numbers of an older run's."""
     given_names: GivenNames = ()
+    others: Others | None = None
+    selection: dict[str, Any] | None = None
+    """How the model was chosen, where that was left to Swerve (selection.py)."""
+    trust: Trust | None = None
 
     @property
     def order(self) -> Order:
@@ -162,6 +183,24 @@ class Run:
             results[i] = self._infer_long(ready[i], samples, viterbi, tell, expects=expects)
             done += size
         return [self._as_numbered(results[i]) for i in range(len(ready))]
+
+    def consensus(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
+        """The regimes that most restarts vote for, with the share of them that agrees at every frame."""
+        if self.others is None:
+            raise InputError(
+                "This run kept no second restart to agree with: fit with more --restarts, or leave out --consensus."
+            )
+        chosen = self.segment(series, samples=samples)
+        votes = [[one.labels] for one in chosen]
+        for i, names in enumerate(self.others.names):
+            other = dataclasses.replace(self, model=pick(self.others.models, i)).segment(series, samples=samples)
+            for own, one in zip(votes, other, strict=True):
+                own.append(np.array(names)[one.labels])
+        agreed = [trust.consensus(own, self.regimes) for own in votes]
+        return [
+            dataclasses.replace(one, labels=labels, agreement=share)
+            for one, (labels, share) in zip(chosen, agreed, strict=True)
+        ]
 
     def score(self, series: Sequence[Series]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
@@ -235,6 +274,11 @@ class Run:
             write_json(folder / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
         if self.aligned is not None or any(self.given_names):
             self.save_names(folder)
+        if self.others is not None:
+            about = {"restarts": self.others.restarts, "names": self.others.names}
+            save_tree(folder / RESTARTS_FILE, self.others.models, about)
+        if self.trust is not None:
+            write_json(folder / TRUST_FILE, self.trust.as_dict())
 
     def save_names(self, folder: Path) -> None:
         """Writes the regimes' names, and the numbers they took from an older run. The model file stays as it is."""
@@ -256,6 +300,7 @@ class Run:
             "held_out": self.held_out,
             "chosen": self.chosen,
             "finished": self.finished,
+            "selection": self.selection,
             "lags": self.model.lags if isinstance(self.model, ArHmm) else None,
             "features": self.model.features if isinstance(self.model, ArHmm) else None,
         }
@@ -392,6 +437,17 @@ class Run:
         return results
 
 
+def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
+    """The model on its way through a recording of any length; None if it needs a recording as a whole."""
+    if isinstance(model, ArHmm):
+        return ArHmmWalk(model)
+    return CollapsedWalk(model) if isinstance(model, System) else None
+
+
+def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
+    on_progress(done + share * size)
+
+
 def _padded(one: Series) -> Frames:
     """One recording, padded to a length that others share."""
     frames = to_frames([one], length=bucket_length(len(one)))
@@ -402,17 +458,6 @@ def _at_least_one(**counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
             raise InputError(f"{name} must be at least 1, not {value}.")
-
-
-def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
-    """The model on its way through a recording of any length; None if it needs a recording as a whole."""
-    if isinstance(model, ArHmm):
-        return ArHmmWalk(model)
-    return CollapsedWalk(model) if isinstance(model, System) else None
-
-
-def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
-    on_progress(done + share * size)
 
 
 @jax.jit
@@ -465,20 +510,14 @@ def fit(
                 where = None if align_to is None or isinstance(align_to, Run) else str(Path(align_to).resolve())
                 claim.write(out, config, asked, data, where)
         end = math.inf if time_budget is None else began + time_budget - closing
-        run = _fit_prepared(
-            prepared,
-            config,
-            out,
-            on_report=on_report,
-            on_look=on_look,
-            on_note=on_note,
-            should_stop=should_stop,
-            time_is_up=lambda: time.monotonic() > end,
-        )
+        hears = _Hears(on_report, on_look, on_note, should_stop, time_is_up=lambda: time.monotonic() > end)
+        run = (_fit_best if config.kind == "auto" else _fit_one)(prepared, config, out, hears)
         run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series))
         if older is not None:
             on_note("comparing with the regimes of the older run")
             run = aligned_to(run, older, series, called=str(align_to) if not isinstance(align_to, Run) else "the run")
+        on_note("comparing restarts")
+        run = _with_trust(run, prepared, series)
         if out is not None:
             names, _ = _load_names(out)
             run = dataclasses.replace(run, given_names=names or run.given_names)
@@ -486,46 +525,166 @@ def fit(
     return run
 
 
-def _fit_prepared(
-    prepared: Prepared,
-    config: Config,
-    out: Path | None,
-    *,
-    on_report: Callable[[Report], None],
-    on_look: Callable[["Run"], None],
-    on_note: Callable[[str], None],
-    should_stop: Callable[[], bool],
-    time_is_up: Callable[[], bool],
-) -> Run:
+class _Hears(NamedTuple):
+    """Who is told what, and who may stop it."""
+
+    on_report: Callable[[Report], None]
+    on_look: Callable[[Run], None]
+    on_note: Callable[[str], None]
+    should_stop: Callable[[], bool]
+    time_is_up: Callable[[], bool]
+
+
+def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears) -> Run:
     if config.kind == "arhmm":
-        on_note("fitting AR-HMMs")
-        best = fit_arhmm(prepared, config, should_stop=time_is_up)[0]
-        run = with_model(best.model, prepared, config, best.held_out)
-    else:
-        checkpoint = None if out is None else out / CHECKPOINT_FILE
+        hears.on_note("fitting AR-HMMs")
+        candidates = fit_arhmm(prepared, config, should_stop=hears.time_is_up)
+        best = candidates[0]
+        return with_model(best.model, prepared, config, best.held_out, others=_alike(candidates))
 
-        def report(now: Report) -> None:
-            on_report(now)
-            on_look(with_model(now.system, prepared, config, now.bounds[now.best], finished=False))
+    def report(now: Report) -> None:
+        hears.on_report(now)
+        hears.on_look(with_model(now.system, prepared, config, now.bounds[now.best], finished=False))
 
-        trained = fit_system(
-            prepared,
-            config,
-            checkpoint=checkpoint,
-            on_report=report,
-            on_note=on_note,
-            should_stop=lambda: should_stop() or time_is_up(),
+    trained = fit_system(
+        prepared,
+        config,
+        checkpoint=None if out is None else out / CHECKPOINT_FILE,
+        on_report=report,
+        on_note=hears.on_note,
+        should_stop=lambda: hears.should_stop() or hears.time_is_up(),
+    )
+    return with_model(
+        trained.system,
+        prepared,
+        config,
+        float(evaluate(trained.system, prepared.validation).bound),
+        history=trained.history,
+        chosen=trained.chosen,
+        finished=trained.finished,
+        others=_not_chosen(trained) if trained.finished else None,
+    )
+
+
+def _alike(candidates: Sequence[Candidate]) -> Others | None:
+    """Of the AR-HMMs that read what the best one reads, the better half without it."""
+    best = candidates[0]
+    alike = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
+    models = [one.model for one in alike[1 : max(2, math.ceil(len(alike) / 2))]]
+    return Others(stack(models), list(range(1, 1 + len(models))), []) if models else None
+
+
+def _not_chosen(trained: Trained) -> Others | None:
+    others = [i for i, restart in enumerate(trained.alive) if restart != trained.chosen]
+    if not others:
+        return None
+    return Others(pick(trained.systems, np.array(others)), [trained.alive[i] for i in others], [])
+
+
+def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hears) -> Run:
+    """Every candidate, each in a folder of its own, and the one that explains held-out windows best."""
+    if prepared.image is not None:
+        own = with_kind(config, "snlds")
+        return dataclasses.replace(
+            _fit_one(prepared, own, out, hears),
+            selection=selection.alone("snlds", "The SNLDS was chosen: of these models it alone reads video."),
         )
-        run = with_model(
-            trained.system,
-            prepared,
-            config,
-            float(evaluate(trained.system, prepared.validation).bound),
-            history=trained.history,
-            chosen=trained.chosen,
-            finished=trained.finished,
-        )
+    runs, windows, seconds, failed = {}, {}, {}, None
+    for kind in selection.CANDIDATES:
+        folder = None if out is None else out / CANDIDATES_FOLDER / kind
+        began = time.perf_counter()
+        try:
+            runs[kind] = _candidate(prepared, with_kind(config, kind), folder, hears)
+        except InputError as error:
+            hears.on_note(f"{kind}: {error}")
+            failed = error
+            continue
+        history = runs[kind].history
+        seconds[kind] = history.seconds if history else time.perf_counter() - began
+        windows[kind] = _held_out_windows(runs[kind].model, prepared)
+    if failed is not None and not runs:
+        raise failed
+    chosen = selection.select(
+        windows,
+        np.asarray(prepared.validation.valid).sum(axis=1),
+        seconds,
+        jacobian=selection.data_units(prepared.standardizer, prepared.validation),
+    )
+    hears.on_note(chosen["reason"])
+    return dataclasses.replace(
+        runs[chosen["chosen"]], selection=chosen, finished=all(run.finished for run in runs.values())
+    )
+
+
+def _candidate(prepared: Prepared, config: Config, folder: Path | None, hears: _Hears) -> Run:
+    """Fitted now, or by the run that is resumed."""
+    if folder is None:
+        return _fit_one(prepared, config, None, hears)
+    if (folder / MODEL_FILE).is_file():
+        kept = load(folder)
+        if kept.finished:
+            return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    run = _fit_one(prepared, config, folder, hears)
+    run.save(folder)
     return run
+
+
+def _held_out_windows(model: AbstractSystem | ArHmm, prepared: Prepared) -> Float[np.ndarray, " N"]:
+    """Bound or likelihood of every held-out window, in nats of standardised data."""
+    if isinstance(model, ArHmm):
+        return np.asarray(window_likelihoods(model, prepared.validation), float)
+    return np.asarray(evaluate(model, prepared.validation).windows, float)
+
+
+def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series]) -> Run:
+    """The run with what it says about itself, looked up on some of the recordings."""
+    some = _some_of(series)
+    segmented = [[one.labels for one in run.segment(some)]]
+    if run.others is not None:
+        for i in range(count(run.others.models)):
+            other = dataclasses.replace(run, model=pick(run.others.models, i))
+            segmented.append([one.labels for one in other.segment(some)])
+        names = [trust.naming(one, segmented[0], run.regimes).tolist() for one in segmented[1:]]
+        run = dataclasses.replace(run, others=run.others._replace(names=names))
+    agreed = trust.agreement(segmented, run.regimes)
+    regimes = trust.uses(segmented[0], run.regimes)
+    frames = int(prepared.validation.valid.sum())
+    found = Trust(
+        agreement=agreed.mean,
+        restarts=len(segmented),
+        pairs=len(agreed.pairwise),
+        pairwise=agreed.pairwise,
+        sure=agreed.sure,
+        frames=sum(map(len, segmented[0])),
+        regimes=regimes,
+        held_out=run.held_out,
+        held_out_in_data_units=run.held_out
+        + float(selection.data_units(prepared.standardizer, prepared.validation).sum()) / frames,
+        warnings=trust.warnings(
+            regimes,
+            agreed.mean,
+            stickiness=expected_duration(run.config),
+            finished=run.finished,
+            dropped=run.dropped,
+            too_few=too_few(run.model, prepared, run.config) if isinstance(run.model, ArHmm) else "",
+        ),
+        selection=run.selection,
+    )
+    return dataclasses.replace(run, trust=found)
+
+
+def _some_of(series: Sequence[Series]) -> list[Series]:
+    """Recordings from all over the list, held out or not, of a bounded number of frames."""
+    left = max(2, min(LOOK_FRAMES, LOOK_VALUES // series[0].x.shape[1]))
+    stride = max(1, round(sum(map(len, series)) / left))
+    some = []
+    for one in series[::stride]:
+        if left <= 1:
+            break
+        some.append(cut(one, 0, min(len(one), left)))
+        left -= len(one)
+    return some
 
 
 def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
@@ -610,7 +769,20 @@ def load(folder: str | Path) -> Run:
         finished=about["finished"],
         aligned=aligned,
         given_names=names,
+        others=_load_others(folder, blank_model(config, about)),
+        selection=about.get("selection"),
+        trust=Trust.from_dict(read_json(folder / TRUST_FILE)) if (folder / TRUST_FILE).is_file() else None,
     )
+
+
+def _load_others(folder: Path, blank: Any) -> Others | None:
+    path = folder / RESTARTS_FILE
+    if not path.is_file():
+        return None
+    restarts = load_about(path)["restarts"]
+    like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(restarts), *leaf.shape), leaf.dtype), blank)
+    models, about = load_tree(path, like)
+    return Others(jax.tree.map(jnp.asarray, models), restarts, about["names"])
 
 
 def _load_names(folder: Path) -> tuple[GivenNames, Alignment | None]:
@@ -631,7 +803,14 @@ def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
     channels = len(about["columns"])
     if config.kind == "arhmm":
         covariance = Covariance(config.arhmm.covariance)
-        return blank(config.model.regimes, channels, about["lags"], covariance, features=about.get("features") or 0)
+        return blank(
+            config.model.regimes,
+            channels,
+            about["lags"],
+            covariance,
+            features=about.get("features") or 0,
+            temperature=config.arhmm.temperature(channels),
+        )
     image, size = _image_of(about), config.code_size
 
     def build(key: Key) -> AbstractSystem:

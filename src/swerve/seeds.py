@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from sklearn.metrics import adjusted_rand_score
 
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
@@ -52,6 +53,7 @@ def fit_candidates(
     they have more ways to go wrong. Once `should_stop` says so, those fitted so far are all there are.
     """
     candidates: list[Candidate] = []
+    best_first = agreeing_first if config.lags_by_agreement else most_trustworthy_first
 
     def fit_all(lags: Iterable[int], features: int, key: Key) -> None:
         for count in lags:
@@ -60,13 +62,13 @@ def fit_candidates(
             candidates.extend(_fit(training, validation, config, regimes, count, features, key))
 
     for features in sorted(config.features):
-        promising = _best_lags(candidates) or affordable_lags(config, training.x.shape[-1])
+        promising = _best_lags(best_first(candidates)) or affordable_lags(config, training.x.shape[-1])
         fit_all([lags for lags in promising if lags or not features], features, key)
-    best = simplest_that_pays(candidates)
+    best = simplest_that_pays(candidates, best_first)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
         again = jax.random.fold_in(key, 1000 + extra)
-        fit_all(_best_lags(best), best[0].features, again)
-    return simplest_that_pays(candidates)
+        fit_all(_best_lags(best_first(best)), best[0].features, again)
+    return simplest_that_pays(candidates, best_first)
 
 
 def affordable_lags(config: ArHmmConfig, channels: int) -> list[int]:
@@ -80,14 +82,14 @@ def fit_simplest(training: Frames, validation: Frames, config: ArHmmConfig, *, r
     return _fit(some, validation, config, regimes, min(config.lags), 0, jax.random.key(0))
 
 
-def _best_lags(candidates: list[Candidate]) -> list[int]:
-    return list(dict.fromkeys(one.lags for one in most_trustworthy_first(candidates)))[:2]
+def _best_lags(best_first: list[Candidate]) -> list[int]:
+    return list(dict.fromkeys(one.lags for one in best_first))[:2]
 
 
 def _fit(
     training: Frames, validation: Frames, config: ArHmmConfig, regimes: int, lags: int, features: int, key: Key
 ) -> list[Candidate]:
-    options = _options(config, regimes, lags, features)
+    options = _options(config, regimes, lags, features, channels=training.x.shape[-1])
     fit = arhmm.fit(training, options, key=jax.random.fold_in(key, lags))
     models = [
         jax.tree.map(lambda leaf, r=restart: jnp.asarray(leaf)[r], fit.models) for restart in range(config.restarts)
@@ -96,7 +98,7 @@ def _fit(
     return [one for one in found if np.isfinite(one.held_out)]
 
 
-def _options(config: ArHmmConfig, regimes: int, lags: int, features: int) -> ArHmmOptions:
+def _options(config: ArHmmConfig, regimes: int, lags: int, features: int, *, channels: int) -> ArHmmOptions:
     return ArHmmOptions(
         regimes=regimes,
         lags=lags,
@@ -106,6 +108,7 @@ def _options(config: ArHmmConfig, regimes: int, lags: int, features: int) -> ArH
         restarts=config.restarts,
         variance_floor=VARIANCE_FLOOR,
         max_iterations=config.max_iterations,
+        temperature=config.temperature(channels),
     )
 
 
@@ -125,6 +128,22 @@ def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
         return (True, float(group[0].lags)) if straddles(group) else (False, -group[0].held_out)
 
     return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
+
+
+def agreeing_first(candidates: list[Candidate]) -> list[Candidate]:
+    """The lags whose restarts agree most come first, and of those the best held-out likelihood (docs/decisions/0026).
+
+    More lags always predict better. Regimes that are found again from other starts are there to be found.
+    """
+    groups = _by_lags(candidates)
+    return [one for group in sorted(groups, key=lambda group: -agreement(group)) for one in group]
+
+
+def agreement(group: list[Candidate]) -> float:
+    """Mean adjusted Rand index over pairs of restarts, of the held-out frames; 0 where there is but one restart."""
+    labels = [one.labels[one.labels >= 0] for one in group]
+    pairs = [adjusted_rand_score(*pair) for pair in itertools.combinations(labels, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
 
 
 def _by_lags(candidates: list[Candidate]) -> list[list[Candidate]]:
@@ -148,7 +167,10 @@ def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
     return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
 
 
-def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
+def simplest_that_pays(
+    candidates: list[Candidate],
+    best_first: Callable[[list[Candidate]], list[Candidate]] = most_trustworthy_first,
+) -> list[Candidate]:
     """Those with the fewest features whose best is within WORTH_BENDING of the best of all, the best first.
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
@@ -157,7 +179,7 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     bests = [group[0] for group in groups if not straddles(group)] or [group[0] for group in groups]
     enough = max((one.held_out for one in bests), default=0.0) - WORTH_BENDING
     fewest = min((one.features for one in bests if one.held_out >= enough), default=0)
-    return most_trustworthy_first([one for one in candidates if one.features == fewest])
+    return best_first([one for one in candidates if one.features == fewest])
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
@@ -172,11 +194,24 @@ def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     return [one for each in rounds for one in each if one is not None]
 
 
+def fitted_further(chosen: Candidate, training: Frames, validation: Frames, config: ArHmmConfig) -> Candidate:
+    """EM from the regimes that a model finds in the frames it was fitted to and judged by, over all of them."""
+    every = jax.tree.map(lambda *parts: jnp.concatenate(parts), training, validation)
+    options = _options(config, chosen.model.regimes, chosen.lags, chosen.features, channels=every.x.shape[-1])
+    fit = arhmm.fit_from_labels(every, labels_of(chosen.model, every), options)
+    return chosen._replace(model=fit.model) if np.isfinite(fit.log_likelihood) else chosen
+
+
 @jax.jit
 def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
     """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
-    total = jax.vmap(lambda one: arhmm.log_likelihood(model, one))(frames).sum()
-    return total / frames.valid.sum()
+    return window_likelihoods(model, frames).sum() / frames.valid.sum()
+
+
+@jax.jit
+def window_likelihoods(model: ArHmm, frames: Frames) -> Float[Array, " N"]:
+    """Exact log p(x) of every window, in nats."""
+    return jax.vmap(lambda one: arhmm.log_likelihood(model, one))(frames)
 
 
 @jax.jit
@@ -192,7 +227,9 @@ def labels_of(model: ArHmm, frames: Frames) -> Int[np.ndarray, "N T"]:
 
 def fit_stages(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> Candidate | None:
     """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
-    fit = arhmm.fit_from_labels(training, striking_changes(training), _options(config, 2, 1, 0))
+    fit = arhmm.fit_from_labels(
+        training, striking_changes(training), _options(config, 2, 1, 0, channels=training.x.shape[-1])
+    )
     found = _judged(fit.model, validation, 1, 0)
     labels = commonest_first(found.labels)
     return found if np.isfinite(found.held_out) and single_frames(labels) and divide_alike(labels, regimes) else None

@@ -1,13 +1,15 @@
 """How settings are read, changed and written."""
 
 import dataclasses
+import json
+import math
 import tomllib
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from swerve.config import Config
+from swerve.config import Config, Recipe
 from swerve.errors import InputError, nearest
 from swerve.recipes import with_recipe
 
@@ -39,12 +41,28 @@ KINDS: dict[str, dict[str, Any]] = {
 nothing drives."""
 
 
+_COUNTS_PER_FRAME = 30.0  # pseudo-counts of the AR-HMM: its default of 300 goes with ten frames, as the SNLDS's 3 does
+
+
 def with_kind(config: Config, kind: str) -> Config:
     """The named model, with the settings that belong to it."""
     kinds = get_args(get_type_hints(Config)["kind"])
     if kind not in kinds:
         raise InputError(f"There is no model '{kind}'{nearest(kind, kinds)}")
     return merge(dataclasses.replace(config, kind=kind), KINDS.get(kind, {}))
+
+
+def with_stickiness(config: Config, frames: float) -> Config:
+    """Regimes that are expected, before any data are seen, to last this many frames."""
+    if not frames > 1:
+        raise InputError(f"Stickiness is how many frames a regime is expected to last: more than 1, not {frames}.")
+    stay = math.log((frames - 1) * max(1, config.model.regimes - 1))  # logit of staying, with 1 / frames to leave
+    return merge(config, {"recipe": {"stickiness": stay}, "arhmm": {"stickiness": _COUNTS_PER_FRAME * float(frames)}})
+
+
+def expected_duration(config: Config) -> float:
+    """The inverse, as the AR-HMM has it."""
+    return max(1.0, config.arhmm.stickiness / _COUNTS_PER_FRAME)
 
 
 def with_setting(config: Config, setting: str) -> Config:
@@ -96,6 +114,24 @@ def merge(base: Any, settings: dict[str, Any], where: str = "") -> Any:
     return dataclasses.replace(base, **changed)
 
 
+def to_toml(config: Config) -> str:
+    """The inverse of `read_toml`: the model, the recipe, the seed, and whatever differs from what they bring along."""
+    sections: dict[str, list[str]] = {"recipe": [f'name = "{config.recipe.name}"']}
+    for name, value in _own(config).items():
+        section, _, field_name = name.partition(".")
+        sections.setdefault(section, []).append(f"{field_name} = {value}")
+    top = f'kind = "{config.kind}"\nseed = {config.seed}\n'
+    return top + "".join(f"\n[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+
+
+def to_options(config: Config) -> list[str]:
+    """The same as options of `swerve fit`."""
+    recipe = [] if config.recipe.name == Recipe().name else ["--recipe", config.recipe.name]
+    options = ["--model", config.kind, "--regimes", str(config.model.regimes), "--seed", str(config.seed), *recipe]
+    own = {name: value for name, value in _own(config).items() if name != "model.regimes"}
+    return options + [part for name, value in own.items() for part in ("--set", f"{name}={value}")]
+
+
 def from_dict(settings: dict[str, Any]) -> Config:
     """The inverse of dataclasses.asdict."""
     return merge(Config(), settings)
@@ -124,3 +160,32 @@ def _convert(value: Any, hint: Any, current: Any, where: str) -> Any:
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise InputError(f"'{where}' must be of type {hint.__name__}, not '{value}'.")
     return value
+
+
+def _own(config: Config) -> dict[str, str]:
+    """Settings that differ from those of the named model and recipe, as TOML by their full names; K always."""
+    base = with_kind(with_recipe(Config(), config.recipe.name), config.kind)
+    own = {"model.regimes": str(config.model.regimes)}
+    for section in fields(Config):
+        ours, theirs = getattr(config, section.name), getattr(base, section.name)
+        if not dataclasses.is_dataclass(ours):
+            continue
+        for one in fields(ours):
+            value = getattr(ours, one.name)
+            if value != getattr(theirs, one.name) and value is not None:
+                own[f"{section.name}.{one.name}"] = _toml(value)
+    return own
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = {one.name: getattr(value, one.name) for one in fields(value)}
+        inside = ", ".join(f"{name} = {_toml(item)}" for name, item in items.items() if item is not None)
+        return f"{{{inside}}}"
+    return repr(value)

@@ -103,6 +103,8 @@ class Segmentation:
     name: str = ""
     names: tuple[str, ...] = ()
     """What the regimes are called, where a run says so: `names[labels[t]]`."""
+    agreement: Float[np.ndarray, " T"] | None = None
+    """Where labels are a consensus: the share of the restarts that gives the frame this label."""
 
     @property
     def change_points(self) -> Int[np.ndarray, " C"]:

@@ -135,6 +135,11 @@ def test_few_recordings_give_their_ends():
     assert spans(training) == [(0, 8), (0, 30)] and spans(validation) == [(8, 10), (30, 40)]
 
 
+def test_many_recordings_give_their_ends_when_asked():
+    training, validation = split_validation([counting(40)] * 8, 0.25, seed=0, ends=True)
+    assert spans(training) == [(0, 30)] * 8 and spans(validation) == [(30, 40)] * 8
+
+
 def test_splits_that_make_no_sense_are_refused():
     with pytest.raises(InputError, match="between 0 and 1"):
         split_validation([counting(10)], 0.0, seed=0)

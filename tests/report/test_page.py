@@ -1,9 +1,12 @@
+import json
 import re
 from base64 import b64decode, b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from pages import poses, videos, walks
 
 from swerve.report import figures
 from swerve.report.page import write_page
@@ -48,6 +51,7 @@ def test_users_words_stay_words(page):
     assert not [tag for tag, _ in tags.seen if tag == "script"]
     # title, h1, summary name and value, warning, column, row, cell, caption, configuration
     assert sum(text == EVIL for text in tags.text) == 10
+    assert "script-src" not in page
     assert [a["alt"] for tag, a in tags.seen if tag == "img"] == [EVIL, "bars"]
 
 
@@ -74,6 +78,34 @@ def test_numbers_are_formatted_and_missing_scores_are_dashes(page):
 def test_a_page_with_nothing_but_a_title_has_no_empty_sections(tmp_path):
     text = write_page(tmp_path / "bare.html", title="bare").read_text(encoding="utf-8")
     assert not re.search(r"<(h2|table|figure|aside|details|dl)\b", text)
+
+
+def test_only_the_page_s_own_script_may_run(tmp_path):
+    """The rest is tested in a browser (test_in_browser.py), where there is one."""
+    names = [EVIL, "</script>", "<!--"]
+    path = write_page(tmp_path / "page.html", title="x", recordings=walks(), names=names)
+    text = path.read_text(encoding="utf-8")
+    data, script = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert json.loads(data)["regimes"] == names
+    assert "<" not in data and "innerHTML" not in script and "eval(" not in script
+
+
+def test_without_scripts_there_are_the_figures(tmp_path):
+    (tmp_path / "drawn.png").write_bytes(PNG)
+    page = write_page(tmp_path / "p.html", title="x", recordings=walks(), figures=[("ribbon", tmp_path / "drawn.png")])
+    (shown,) = re.findall(r"<noscript>(.*?)</noscript>", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert 'alt="ribbon"' in shown
+
+
+@pytest.mark.parametrize("recordings", [walks(channels=1), walks(channels=2), walks(channels=5), poses(), videos()])
+def test_every_regime_in_use_has_a_card_with_a_portrait(tmp_path, recordings):
+    text = write_page(tmp_path / "cards.html", title="x", recordings=recordings).read_text(encoding="utf-8")
+    assert len(re.findall(r"data-regime=", text)) == 3
+    portraits = re.findall(r'<div class="portrait">(.*?)</div><dl>', text, flags=re.DOTALL)
+    assert len(portraits) == 3 and all(len(picture) > 200 for picture in portraits)
+    assert "nan" not in re.sub(r"<script.*", "", text, flags=re.DOTALL)
 
 
 def test_a_failed_page_leaves_the_old_one(tmp_path):

@@ -153,3 +153,13 @@ def test_rows_of_other_lengths_and_no_rows_at_all_are_refused(figure):
         drawn_with({"ours": cycling(11, 2)})[figure]()
     with pytest.raises(ValueError, match="nothing to draw"):
         drawn_with({})[figure]()
+
+
+def test_poses_come_from_the_longest_stay_of_every_regime_that_was_found():
+    truth, found = cycling(60, 3, stay=10), np.zeros((60, 3))
+    found[:, 0] = 1.0
+    found[20:25] = found[40:55] = np.array([0.0, 1.0, 0.0])
+    pose = np.random.default_rng(0).normal(size=(60, 4, 3))
+    figure = figures.posed_marginals(truth, found, pose, (-1, 0, 1, 1), regimes=("still", "turning", "falling"))
+    assert titles(figure) == ["direction of turns", "found", "still, frames 0 to 19", "turning, frames 40 to 54"]
+    assert all(len(axes.lines) == 7 * 3 for axes in figure.axes[2:])

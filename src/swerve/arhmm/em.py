@@ -57,7 +57,7 @@ def expect(model: ArHmm, frames: Frames, *, partial: bool) -> Statistics:
     rows = _rows(model, frames)
 
     def infer(evidence: Float[Array, "T K"], sequence: Frames) -> messages.Expectations:
-        evidence = with_start(model, evidence, sequence, partial=partial)
+        evidence = with_start(model, evidence, sequence, partial=partial) / model.temperature
         return messages.expectations(model.log_initial, model.log_transition, evidence, sequence.valid)
 
     evidence = model.noise.log_density(rows.residual, rows.observed, partial)
@@ -106,6 +106,7 @@ def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
         start_mean=model.start_mean,
         start_noise=model.start_noise,
         waves=model.waves,
+        temperature=model.temperature,
     )
 
 

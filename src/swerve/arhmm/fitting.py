@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from swerve.arhmm import em, starts
+from swerve.arhmm import em, merging, starts
 from swerve.arhmm.model import ArHmm, carry_forward, seen_in_part
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import Waves, fit_waves
@@ -43,6 +43,7 @@ class ArHmmOptions:
     variance_floor: least variance of the noise in any direction, the same for all regimes.
     ridge: pseudo-observations that pull the weights towards x_t = x_{t-1}.
     pseudo_count: of every transition and first regime; keeps them possible.
+    temperature: what the evidence of a frame is divided by; above 1, first guesses come from merging stretches.
     tolerance: EM stops when an iteration gains less, in nats per frame.
     """
 
@@ -55,6 +56,7 @@ class ArHmmOptions:
     variance_floor: float = 1e-4
     ridge: float = 1e-3
     pseudo_count: float = 0.1
+    temperature: float = 1.0
     tolerance: float = 1e-4
     max_iterations: int = 200
 
@@ -97,7 +99,13 @@ def _fit(frames: Frames, options: ArHmmOptions, first_models: Callable[[ArHmm, F
     prior = _prior(options, frames.x.dtype)
     waves = _waves(frames, options)
     blank, filled = _prepare(
-        frames, prior.floor, waves, regimes=options.regimes, lags=options.lags, covariance=options.covariance
+        frames,
+        prior.floor,
+        waves,
+        regimes=options.regimes,
+        lags=options.lags,
+        covariance=options.covariance,
+        temperature=options.temperature,
     )
     partly_seen = seen_in_part(frames)
     runs = _run_all(
@@ -151,11 +159,18 @@ def _prior(options: ArHmmOptions, dtype) -> em.Prior:
     )
 
 
-@partial(jax.jit, static_argnames=("regimes", "lags", "covariance"))
+@partial(jax.jit, static_argnames=("regimes", "lags", "covariance", "temperature"))
 def _prepare(
-    frames: Frames, floor, waves: Waves | None, *, regimes: int, lags: int, covariance: Covariance
+    frames: Frames,
+    floor,
+    waves: Waves | None,
+    *,
+    regimes: int,
+    lags: int,
+    covariance: Covariance,
+    temperature: float,
 ) -> tuple[ArHmm, Frames]:
-    blank = _blank_model(frames, floor, waves, regimes, lags, covariance)
+    blank = _blank_model(frames, floor, waves, regimes, lags, covariance, temperature)
     return blank, jax.vmap(carry_forward, in_axes=(0, None))(frames, blank.start_mean)
 
 
@@ -168,7 +183,9 @@ def _waves(frames: Frames, options: ArHmmOptions) -> Waves | None:
     return fit_waves(rows[:: max(1, len(rows) // START_FRAMES)], options.features)
 
 
-def _blank_model(frames: Frames, floor, waves: Waves | None, regimes: int, lags: int, covariance: Covariance) -> ArHmm:
+def _blank_model(
+    frames: Frames, floor, waves: Waves | None, regimes: int, lags: int, covariance: Covariance, temperature: float
+) -> ArHmm:
     """Regimes that all say x_t = x_{t-1}, and the start distribution, which EM leaves as it is."""
     channels, dtype = frames.x.shape[-1], frames.x.dtype
     start_mean, start_variance = _start_moments(frames)
@@ -183,6 +200,7 @@ def _blank_model(frames: Frames, floor, waves: Waves | None, regimes: int, lags:
         start_mean=start_mean,
         start_noise=NOISE[covariance].nearest(jnp.diag(start_variance)[None], floor=floor),
         waves=waves,
+        temperature=temperature,
     )
 
 
@@ -212,7 +230,11 @@ def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, *, restarts: in
         rng = np.random.default_rng(seed)
         some, window, usable = _excerpt(blank, filled, *_draw(filled, limit, rng), length=limit)
         x, window, usable = np.asarray(some.x), np.asarray(window), np.asarray(usable)
-        labels = starts.guess(x, window, usable, blank.regimes, restart, tries, rng)
+        if blank.temperature > 1:
+            width = merging.WIDTHS[restart % len(merging.WIDTHS)]
+            labels = merging.merge_stretches(x, window, usable, blank.regimes, width, rng)
+        else:
+            labels = starts.guess(x, window, usable, blank.regimes, restart, tries, rng)
         models.append(_from_labels(blank, some, labels, prior))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 

@@ -27,6 +27,8 @@ class ArHmm(eqx.Module):
     start_mean: Float[Array, " D"]
     start_noise: AbstractNoise
     waves: Waves | None = None
+    temperature: float = eqx.field(static=True, default=1.0)
+    """What the evidence of a frame is divided by when regimes are inferred (docs/decisions/0026)."""
 
     @property
     def regimes(self) -> int:
@@ -62,13 +64,13 @@ def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Flo
 
 def smooth(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
     """p(s_t = k | x_1..x_T) of one sequence; zeros in padding."""
-    evidence = log_evidence(model, frames, partial=partial)
+    evidence = log_evidence(model, frames, partial=partial) / model.temperature
     return messages.smooth(model.log_initial, model.log_transition, evidence, frames.valid).marginals
 
 
 def viterbi(model: ArHmm, frames: Frames, *, partial: bool = True) -> Int[Array, " T"]:
     """argmax_s p(s | x), the single most probable regime path of one sequence."""
-    evidence = log_evidence(model, frames, partial=partial)
+    evidence = log_evidence(model, frames, partial=partial) / model.temperature
     return messages.viterbi(model.log_initial, model.log_transition, evidence, frames.valid)
 
 

@@ -22,7 +22,9 @@ def expected_from(
     return einsum("tk,kdp,tp->td", responsibilities, model.weights, window)
 
 
-def blank(regimes: int, channels: int, lags: int, covariance: Covariance, *, features: int = 0) -> ArHmm:
+def blank(
+    regimes: int, channels: int, lags: int, covariance: Covariance, *, features: int = 0, temperature: float = 1.0
+) -> ArHmm:
     """A model of these shapes whose values mean nothing yet."""
     unit = jnp.tile(jnp.eye(channels)[None], (regimes, 1, 1))
     floor = jnp.asarray(1.0)
@@ -34,4 +36,5 @@ def blank(regimes: int, channels: int, lags: int, covariance: Covariance, *, fea
         start_mean=jnp.zeros(channels),
         start_noise=NOISE[covariance].nearest(unit[:1], floor=floor),
         waves=blank_waves(channels, features) if features else None,
+        temperature=temperature,
     )

@@ -252,11 +252,11 @@ def _motion(
     path: Path, lines: Sequence[str], first: int, frames: int, joints: Sequence[Joint]
 ) -> Float[np.ndarray, "T J 3"]:
     rows = [i for i in range(first, len(lines)) if lines[i].strip()]
-    if len(rows) != frames:
-        raise InputError(
-            f"{path} declares {frames} frames but holds {len(rows)}"
-            f"{': it was cut off.' if len(rows) < frames else ': correct the line Frames.'}"
-        )
+    if len(rows) < frames:
+        last = rows[-1] + 1 if rows else first
+        raise InputError(f"{path}, line {last}: the file ends after {len(rows)} of {frames} frames: it was cut off.")
+    if len(rows) > frames:
+        raise InputError(f"{path}, line {rows[frames] + 1}: this is more than the {frames} frames announced above.")
     width = sum(len(joint.channels) for joint in joints)
     blocks = [rows[i : i + FRAMES_AT_ONCE] for i in range(0, frames, FRAMES_AT_ONCE)]
     return np.concatenate([positions(joints, _numbers(path, lines, block, width)) for block in blocks])

@@ -87,7 +87,7 @@ def _regular(series: Series, reading: Reading, where: str) -> Regular:
 
 def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
     """Missing frames where the times leave room for them. Controls, which must be complete, are interpolated."""
-    assert series.rows is not None
+    assert series.rows is not None and series.times is not None
     count = int(places[-1]) + 1
     all_places = np.arange(count)
     x = np.full((count, series.x.shape[1]), np.nan, series.x.dtype)

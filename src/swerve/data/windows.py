@@ -128,14 +128,17 @@ def splits_by_recording(series: Sequence[Series]) -> bool:
     return len(series) >= WHOLE_SEQUENCES
 
 
-def split_validation(series: Sequence[Series], fraction: float, seed: int) -> tuple[list[Series], list[Series]]:
+def split_validation(
+    series: Sequence[Series], fraction: float, seed: int, *, ends: bool = False
+) -> tuple[list[Series], list[Series]]:
     """(training, validation) without a frame in common; windows, which may overlap, are cut afterwards.
 
-    Whole recordings, drawn at random, where there are at least five; otherwise the last `fraction` of each.
+    Whole recordings, drawn at random, where there are at least five; otherwise, or with `ends`, the last `fraction`
+    of each.
     """
     if not 0 < fraction < 1:
         raise InputError(f"The validation fraction must lie between 0 and 1, not {fraction}.")
-    if not splits_by_recording(series):
+    if ends or not splits_by_recording(series):
         return _split_ends(series, fraction)
     count = min(len(series) - 1, max(1, round(fraction * len(series))))
     drawn = set(np.random.default_rng(seed).permutation(len(series))[:count].tolist())

@@ -2,11 +2,13 @@
 
 from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
+from swerve.report.choosing import choosing
 from swerve.report.curves import Curve, curves
 from swerve.report.forecast import forecast
 from swerve.report.marginals import stacked_marginals
 from swerve.report.palette import regime_colors
 from swerve.report.paths import paths
+from swerve.report.poses import posed_marginals
 from swerve.report.reconstructions import video_reconstructions
 from swerve.report.recordings import marginals_beside_truth, reconstruction, ribbon
 from swerve.report.regimes import regime_cards
@@ -18,6 +20,7 @@ __all__ = [
     "Curve",
     "History",
     "arm",
+    "choosing",
     "curves",
     "forecast",
     "learning_story",
@@ -25,6 +28,7 @@ __all__ = [
     "overlays",
     "paths",
     "png_bytes",
+    "posed_marginals",
     "reconstruction",
     "regime_cards",
     "regime_colors",

@@ -34,7 +34,7 @@ def stacked_marginals(
     column = list(figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights}))
     draw_ribbon(column[0], truth, "truth")
     for axes, (name, shares) in zip(column[1:], marginals.items(), strict=True):
-        _draw_shares(axes, shares, name)
+        draw_shares(axes, shares, name)
     note(column[1], "height of a colour: p(s = k | x)")
     share_frames(column, len(truth))
     believed = [np.flatnonzero(shares.max(axis=0) > LEAST) for shares in marginals.values()]
@@ -42,7 +42,8 @@ def stacked_marginals(
     return figure
 
 
-def _draw_shares(axes: Axes, shares: Float[np.ndarray, "T K"], title: str) -> None:
+def draw_shares(axes: Axes, shares: Float[np.ndarray, "T K"], title: str) -> None:
+    """Probabilities of regimes, one above the other."""
     styled(axes, title, grid=False)
     # A frame is as broad as in the ribbon: half a frame to both sides of its number.
     edges = np.arange(len(shares) + 1) - 0.5

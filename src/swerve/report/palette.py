@@ -2,7 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float, Int
-from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
 
 INK = "#1f2530"
 MUTED = "#667085"
@@ -12,6 +12,7 @@ BLUE = "#0072b2"
 OBSERVED = "#9fc0dc"
 ORANGE = "#e07b00"
 PALE_BLUE = "#9dbfd8"
+DARK_PAGE = "#1b2029"  # the dark card of style.css
 
 # Okabe and Ito's colours for colour-blind readers, with a blue dark enough to differ from the green under
 # tritanopia, and a yellow deepened to be seen on white, but no further: beyond this it nears the orange.
@@ -43,3 +44,22 @@ def _color(index: int) -> np.ndarray:
     target = np.ones(3) if tone > 0 else np.zeros(3)
     hue = np.array(to_rgb(_HUES[index % len(_HUES)]))
     return hue + abs(tone) * (target - hue)
+
+
+def hex_colors(regimes: int, *, dark: bool = False) -> list[str]:
+    """The colours of K regimes as a page writes them; on a dark page, those that would sink into it are lifted."""
+    colors = regime_colors(np.arange(regimes))
+    return [to_hex(_lifted(color) if dark else color) for color in colors]
+
+
+def _lifted(color: np.ndarray) -> np.ndarray:
+    """Mixed with white until it stands out from a dark page as a graphic should: contrast 3 to 1."""
+    mixes = color + np.linspace(0, 1, 21)[:, None] * (1 - color)
+    contrast = (_luminance(mixes) + 0.05) / (_luminance(np.array([to_rgb(DARK_PAGE)])) + 0.05)
+    return mixes[np.argmax(contrast >= 3)]
+
+
+def _luminance(colors: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, " n"]:
+    """Of sRGB, as WCAG 2 defines it."""
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])

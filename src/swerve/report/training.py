@@ -117,7 +117,7 @@ def _draw_progress(
 
 def _draw_bounds(axes: Axes, step: Int[np.ndarray, " S"], bound: Float[np.ndarray, "R S"], chosen: int) -> None:
     _draw_restarts(axes, step, bound, chosen)
-    lowest, highest = _shown_range(bound)
+    lowest, highest = shown_range(bound)
     last = [np.flatnonzero(np.isfinite(row))[-1:] for row in bound]
     dropped = [(r, t) for r, ends in enumerate(last) for t in ends if t < len(step) - 1]
     for restart, t in dropped:
@@ -130,7 +130,7 @@ def _draw_bounds(axes: Axes, step: Int[np.ndarray, " S"], bound: Float[np.ndarra
     axes.legend(handles=keys, loc="lower right", fontsize=9, labelcolor=INK, edgecolor="none")
 
 
-def _shown_range(bound: Float[np.ndarray, "R S"]) -> tuple[float, float]:
+def shown_range(bound: Float[np.ndarray, "R S"]) -> tuple[float, float]:
     """Early bounds can be thousands of nats down: show where restarts part; the log scale has the climb."""
     late = bound[:, bound.shape[1] // 3 :]
     finite = late[np.isfinite(late)]

@@ -1,0 +1,319 @@
+"""How many regimes: the smallest number within one standard error of the best held-out bound whose restarts agree.
+
+Models with 1, 2, 3, ... regimes are trained and judged on the same held-out windows (docs/choosing-regimes.md).
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from swerve.arhmm import ArHmm
+from swerve.config import Config, Variant
+from swerve.errors import InputError
+from swerve.fitting import fit_arhmm, make_restarts, plan_of
+from swerve.preparation import Prepared, prepare
+from swerve.seeds import straddles, window_likelihoods
+from swerve.training import loop
+from swerve.training.checkpoint import digest_of, read_json, write_json
+from swerve.training.comparison import FEWEST_WINDOWS, paired_change
+from swerve.training.loop import Report
+from swerve.training.restarts import pick
+from swerve.training.step import TrainingData
+from swerve.training.surplus import look_closely
+from swerve.trust import AGREE, IN_USE, agreement, uses
+from swerve.types import Series
+
+FIRST, LAST = 1, 6
+CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
+SEARCH_FILE, CHOICE_FILE, CHECKPOINT_FILE = "search.json", "choice.json", "choosing.safetensors"
+
+
+class Restarts(NamedTuple):
+    """All restarts with the same number of regimes, the best bound first."""
+
+    windows: list[Float[np.ndarray, " N"]]
+    """The bound of every held-out window, in nats."""
+    labels: list[Int[np.ndarray, " F"]]
+    """Of the held-out frames."""
+    straddles: bool = False
+    """Whether a regime lives on windows that straddle a switch (docs/decisions/0013)."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What was found with one number of regimes."""
+
+    regimes: int
+    held_out: float
+    """Bound or likelihood of the best restart, in nats per frame of standardised data."""
+    behind: float
+    """The number's held-out bound less the best one's, window by window, in nats per frame."""
+    error: float
+    """The standard error of that."""
+    agreement: float | None
+    """Mean adjusted Rand index of the better half of the restarts; 1 for a single regime."""
+    in_use: int
+    """Regimes that hold 1 % of the held-out frames or more."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How many regimes, and why."""
+
+    regimes: int
+    reason: str
+    tried: tuple[Tried, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(stored: dict[str, Any]) -> "Choice":
+        """The inverse of `as_dict`."""
+        return Choice(stored["regimes"], stored["reason"], tuple(Tried(**one) for one in stored["tried"]))
+
+
+def choose_regimes(
+    series: Sequence[Series],
+    config: Config,
+    *,
+    first: int = FIRST,
+    last: int = LAST,
+    out: Path | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Choice:
+    """Tries every number of regimes from `first` to `last`. With `out`, a stopped search goes on where it was."""
+    if not 1 <= first <= last:
+        raise InputError(f"The numbers of regimes to try must begin at 1 or more and not end below: {first} to {last}.")
+    prepared = prepare(series, config)
+    if prepared.image is not None:
+        raise InputError(
+            "Choosing the number of regimes reads numbers, and these recordings are video: give --regimes."
+        )
+    tried = range(first, last + 1)
+    kept = None if out is None else out / CHOICE_FILE
+    if out is not None:
+        _claim(out, prepared, config, tried)
+    if kept is not None and kept.is_file():
+        return Choice.from_dict(read_json(kept))
+    if config.kind == "arhmm":
+        found = {}
+        for regimes in tried:
+            on_note(f"fitting AR-HMMs with {regimes} regimes")
+            found[regimes] = _arhmms(prepared, config, regimes)
+    else:
+        (found,) = train_all(
+            [prepared],
+            config,
+            tried,
+            out=out,
+            on_report=on_report,
+            on_note=on_note,
+            should_stop=should_stop,
+        )
+    lengths = np.asarray(prepared.validation.valid).sum(axis=1)
+    choice = decide(found, lengths)
+    if kept is not None:
+        write_json(kept, choice.as_dict())
+    return choice
+
+
+def _claim(out: Path, prepared: Prepared, config: Config, tried: Sequence[int]) -> None:
+    """Marks the folder as this search's, or checks that it already is."""
+    settings = {"config": json.loads(json.dumps(asdict(config))), "tried": list(tried)}
+    settings["data"] = digest_of((prepared.training, prepared.validation), repr(prepared.columns))
+    path = out / SEARCH_FILE
+    if path.is_file():
+        if read_json(path) != settings:
+            raise InputError(f"{out} holds a search with other recordings or settings: choose another --out.")
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} already exists and is no search for the number of regimes: choose another --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, settings)
+
+
+def train_all(
+    sources: Sequence[Prepared],
+    config: Config,
+    tried: Sequence[int],
+    *,
+    out: Path | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[dict[int, Restarts]]:
+    """For every source of recordings, restarts with every number of regimes: all on one axis, none dropped.
+
+    All are models of as many regimes as the largest number, of which a restart may use only its own number.
+    """
+    count = config.training.restarts
+    allowed = [regimes for regimes in tried for _ in range(count)]
+    whole = _for_search(config, allowed)
+    made, first_guide = [], 0
+    for number, source in enumerate(sources):
+        on_note("fitting AR-HMMs that guide")
+        cache = None if out is None else out / f"seeds-{number}.npz"
+        key = jax.random.fold_in(jax.random.key(config.seed), number)
+        one = make_restarts(source, whole, key=key, cache=cache, allowed=allowed)
+        restarts = one.restarts._replace(guide=one.restarts.guide + first_guide, source=one.restarts.source + number)
+        made.append(one._replace(restarts=restarts))
+        first_guide += len(one.guides)
+    states, restarts, guides = _one_axis([(one.states, one.restarts, one.guides) for one in made])
+    training, validation = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *[(one.training, one.validation) for one in sources]
+    )
+    trained = loop.train(
+        plan_of(whole),
+        states,
+        restarts,
+        TrainingData(training, guides),
+        validation,
+        checkpoint=None if out is None else out / CHECKPOINT_FILE,
+        on_report=on_report,
+        should_stop=should_stop,
+    )
+    if not trained.finished:
+        raise InputError(
+            "Stopped before the number of regimes was chosen: the same command goes on (swerve fit wants --resume too)."
+        )
+    found = []
+    for number, source in enumerate(sources):
+        by_regimes = {}
+        for position, regimes in enumerate(tried):
+            begin = number * len(allowed) + position * count
+            own = [trained.alive.index(r) for r in range(begin, begin + count) if r in trained.alive]
+            if own:
+                by_regimes[regimes] = _judged(trained, own, source)
+        found.append(by_regimes)
+    return found
+
+
+def _for_search(config: Config, allowed: Sequence[int]) -> Config:
+    """Restarts with a number of regimes of their own; nothing is dropped or merged on the way."""
+    count = config.training.restarts
+    central, *others = [one for one in config.recipe.variants if not one.fewer_regimes] or [Variant()]
+    variants = ([central] * max(1, count - len(others)) + others)[:count]  # most are guided, by other lags in turn
+    training = dataclasses.replace(config.training, restarts=len(allowed), rungs=(), merging=0.0)
+    model = dataclasses.replace(config.model, regimes=max(allowed))
+    recipe = dataclasses.replace(config.recipe, variants=tuple(variants))
+    kind = "snlds" if config.kind == "auto" else config.kind
+    return dataclasses.replace(config, kind=kind, training=training, model=model, recipe=recipe)
+
+
+def _one_axis(parts: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts:
+    bounds = np.asarray(trained.held_out.bound)[own]
+    order = [own[i] for i in np.argsort(-bounds, kind="stable")]
+    valid = np.asarray(source.validation.valid)
+    labels = [
+        np.asarray(look_closely(pick(trained.systems, i), source.validation).regimes).argmax(axis=-1)[valid]
+        for i in order
+    ]
+    return Restarts([np.asarray(trained.held_out.windows[i], float) for i in order], labels)
+
+
+def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
+    """The restarts of the most trustworthy AR-HMM with this many regimes."""
+    model = dataclasses.replace(config.model, regimes=regimes)
+    candidates = fit_arhmm(prepared, dataclasses.replace(config, model=model))
+    best = candidates[0]
+    group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
+    windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
+    return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group))
+
+
+def decide(found: dict[int, Restarts], lengths: Int[np.ndarray, " N"]) -> Choice:
+    """The smallest number within one standard error of the best held-out bound whose restarts agree."""
+    if not found:
+        raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
+    windows = {regimes: one.windows[0] for regimes, one in found.items()}
+    agreed = {regimes: _agreement(one, regimes) for regimes, one in found.items()}
+    agreeing = [regimes for regimes in found if regimes > 1 and (agreed[regimes] or 0.0) >= AGREE]
+    pool = agreeing or list(found)
+    best = max(pool, key=lambda regimes: windows[regimes].sum())
+    enough = len(lengths) >= FEWEST_WINDOWS
+    tried = tuple(
+        Tried(
+            regimes,
+            float(windows[regimes].sum() / lengths.sum()),
+            *(paired_change(windows[regimes], windows[best], lengths) if len(lengths) > 1 else (0.0, 0.0)),
+            agreed[regimes],
+            _in_use(one.labels[0]),
+        )
+        for regimes, one in sorted(found.items())
+    )
+    equals = [
+        one
+        for one in tried
+        if one.regimes in {*pool, 1} and one.behind >= -one.error and (enough or one.regimes == best)
+    ]
+    chosen = min(equals, key=lambda one: one.regimes)
+    return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried)
+
+
+def _agreement(one: Restarts, regimes: int) -> float | None:
+    """Of the better half of the restarts, at least two."""
+    if regimes == 1:
+        return 1.0
+    half = max(2, math.ceil(len(one.labels) / 2))
+    most = max(int(labels.max()) for labels in one.labels) + 1
+    return agreement([[labels] for labels in one.labels[:half]], most).mean
+
+
+def _in_use(labels: Int[np.ndarray, " F"]) -> int:
+    return int(np.sum(np.bincount(labels) >= IN_USE * len(labels)))
+
+
+def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> str:
+    doubt = "" if agreed else " No number of regimes makes restarts agree, so that counted for nothing."
+    if chosen.regimes == best:
+        gain = f"{best} regimes have the best held-out bound"
+    else:
+        gain = (
+            f"{chosen.regimes} regimes are within one standard error of the best held-out bound, that of {best}"
+            f" ({chosen.behind:+.3f} +- {chosen.error:.3f} nats per frame)"
+        )
+    shown = f" and their restarts agree ({chosen.agreement:.2f})" if agreed and chosen.agreement is not None else ""
+    at_end = best == tried[-1].regimes and best > 1 and chosen.regimes == best
+    more = " It is the largest number tried: try more." if at_end else ""
+    return f"{gain}{shown}.{doubt}{more}"
+
+
+def too_few(model: ArHmm, prepared: Prepared, config: Config) -> str:
+    """Why an AR-HMM may need one regime more: held-out windows gain clearly by it, and restarts agree on it.
+
+    Of other models nothing can be said so quickly.
+    """
+    lengths, regimes = np.asarray(prepared.validation.valid).sum(axis=1), config.model.regimes + 1
+    if len(lengths) < FEWEST_WINDOWS:
+        return ""
+    same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,))
+    found = _arhmms(prepared, dataclasses.replace(config, arhmm=same), regimes)
+    change, error = paired_change(
+        found.windows[0], np.asarray(window_likelihoods(model, prepared.validation), float), lengths
+    )
+    shares = [one.share for one in uses(found.labels[:1], regimes)]
+    agreed = _agreement(found, regimes)
+    doubtful = found.straddles or min(shares) < IN_USE or agreed is None or agreed < AGREE
+    if doubtful or change < max(CLEAR_GAIN, 2 * error):
+        return ""
+    return (
+        f"{config.model.regimes} regimes may be too few: with {regimes}, restarts agree and held-out windows are"
+        f" explained better by {change:.3f} +- {error:.3f} nats per frame."
+    )

@@ -1,0 +1,102 @@
+"""How many regimes: the rule, and the search it judges."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny import LINEAR, SETTINGS, drifts
+
+from swerve import api, choosing, reporting
+from swerve.choosing import Restarts, decide
+from swerve.data import bouncing_ball
+from swerve.errors import InputError
+from swerve.types import Series
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+LENGTHS = np.full(20, 10)
+SPREAD = np.random.default_rng(0).permutation(np.linspace(-1.0, 1.0, 20))
+
+
+def restarts(bound: float, regimes: int, *, agree: bool = True, spread: float = 0.1) -> Restarts:
+    """Two restarts with a bound per frame, whose labels agree or not."""
+    labels = np.arange(200) // 20 % regimes
+    other = labels if agree else np.random.default_rng(regimes).integers(0, regimes, 200)
+    return Restarts([10 * bound + spread * SPREAD * regimes, np.full(20, 10 * bound - 5)], [labels, other])
+
+
+def test_the_smallest_number_within_one_standard_error():
+    found = {1: restarts(1.0, 1), 2: restarts(1.5, 2), 3: restarts(1.5001, 3), 4: restarts(1.49, 4)}
+    choice = decide(found, LENGTHS)
+    assert choice.regimes == 2
+    assert "within one standard error" in choice.reason
+    assert [one.regimes for one in choice.tried] == [1, 2, 3, 4]
+    assert choice.tried[2].behind == 0.0
+    assert choice.tried[0].behind == pytest.approx(-0.5, abs=0.01)
+
+
+def test_a_clearly_better_bound_wins():
+    found = {1: restarts(1.0, 1), 2: restarts(1.2, 2), 3: restarts(1.5, 3), 4: restarts(1.4, 4)}
+    choice = decide(found, LENGTHS)
+    assert choice.regimes == 3
+    assert "best held-out bound and their restarts agree (1.00)" in choice.reason
+
+
+def test_numbers_whose_restarts_disagree_are_passed_over():
+    found = {1: restarts(1.0, 1), 2: restarts(1.5, 2), 3: restarts(1.6, 3, agree=False)}
+    assert decide(found, LENGTHS).regimes == 2
+
+
+def test_where_no_restarts_agree_the_bound_alone_decides_and_says_so():
+    found = {1: restarts(1.0, 1), 2: restarts(1.5, 2, agree=False), 3: restarts(1.4, 3, agree=False)}
+    choice = decide(found, LENGTHS)
+    assert choice.regimes == 2
+    assert "counted for nothing" in choice.reason
+
+
+def test_one_regime_is_enough_where_more_gain_nothing():
+    found = {1: restarts(1.5, 1), 2: restarts(1.5001, 2)}
+    assert decide(found, LENGTHS).regimes == 1
+
+
+def test_the_best_at_the_end_of_the_range_asks_for_more():
+    choice = decide({1: restarts(1.0, 1), 2: restarts(1.5, 2)}, LENGTHS)
+    assert "try more" in choice.reason
+
+
+def test_an_odd_range_is_refused():
+    with pytest.raises(InputError, match="3 to 2"):
+        choosing.choose_regimes([Series(np.zeros((10, 1)))], api.make_config(), first=3, last=2)
+
+
+def test_an_arhmm_finds_two_drifts(tmp_path):
+    config = api.make_config(None, "arhmm", settings=LINEAR)
+    choice = choosing.choose_regimes(drifts(), config, first=1, last=3, out=tmp_path / "search")
+    assert choice.regimes == 2
+    stored = json.loads((tmp_path / "search" / "choice.json").read_text())
+    assert choosing.Choice.from_dict(stored) == choice
+    picture = reporting.draw_choice(tmp_path / "search", choice)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="other recordings or settings"):
+        choosing.choose_regimes(drifts(11), config, first=1, last=3, out=tmp_path / "search")
+
+
+def test_one_regime_for_two_drifts_is_too_few():
+    fitted = api.fit(drifts(), 1, model="arhmm", settings=LINEAR)
+    (warned,) = fitted.trust.warnings
+    assert "1 regimes may be too few" in warned.problem
+    assert api.fit(drifts(), 2, model="arhmm", settings=LINEAR).trust.warnings == ()
+
+
+def test_a_search_that_was_stopped_goes_on_to_the_same_choice(tmp_path):
+    """An SNLDS, too small to be right."""
+    balls = bouncing_ball.generate(5, seed=3).series()
+    config = api.make_config(None, "auto", settings=SETTINGS)
+    search = {"first": 1, "last": 2}
+    whole = choosing.choose_regimes(balls, config, **search)
+    with pytest.raises(InputError, match="the same command goes on"):
+        choosing.choose_regimes(balls, config, out=tmp_path / "search", should_stop=lambda: True, **search)
+    assert choosing.choose_regimes(balls, config, out=tmp_path / "search", **search) == whole
+    assert [one.regimes for one in whole.tried] == [1, 2]
+    assert whole.tried[0].in_use == 1
+    assert whole.tried[1].agreement is not None
