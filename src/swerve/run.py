@@ -176,7 +176,7 @@ class Run:
                 batch = members[begin : begin + rows]
                 results |= self._infer_batch(ready, batch, length, samples, viterbi)
                 done += sum(len(ready[i]) for i in batch)
-                on_progress(done)
+                on_progress(float(done))
         for i in long:
             size = len(ready[i])
             tell = partial(_tell, on_progress, done, size)
