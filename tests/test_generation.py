@@ -12,6 +12,7 @@ from tiny import SETTINGS
 
 from swerve import api, generation, run
 from swerve import fitted as fitted_runs
+from swerve.alignment import Alignment
 from swerve.arhmm import ArHmm
 from swerve.arhmm.fitting import Covariance
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
@@ -285,6 +286,17 @@ def test_a_seed_decides_samples_and_forecasts(model):
     assert not np.array_equal(futures[0][1].quantiles, futures[2][1].quantiles)
     (alone,) = fitted.forecast(one[1:], 5, samples=50, seed=0)
     np.testing.assert_array_equal(alone.quantiles, futures[0][1].quantiles)
+
+
+def test_aligned_regimes_keep_their_numbers():
+    plain, order = run_of(DECAY), (1, None, 0)
+    aligned = replace(plain, aligned=Alignment(order=order, to="old", ari=1.0, same=1.0, kept=(1.0, None, 1.0)))
+    (one,), (other,) = plain.sample(20), aligned.sample(20)
+    np.testing.assert_array_equal(other.s, np.where(one.s == 0, 2, 0))
+    (before,), (after,) = (fitted.forecast([one], 5, samples=50) for fitted in (plain, aligned))
+    np.testing.assert_array_equal(after.probabilities[:, [2, 0]], before.probabilities)
+    np.testing.assert_array_equal(after.probabilities[:, 1], 0.0)
+    np.testing.assert_array_equal(after.quantiles, before.quantiles)
 
 
 def test_a_forecast_looks_back_on_the_end_of_a_long_recording(monkeypatch):
