@@ -131,7 +131,8 @@ def check_report(folder, *, history: bool) -> None:
     figures = {one.stem for one in (folder / "figures").glob("*.png")}
     expected = {*(f"regimes-{i}" for i in range(5)), "marginals", "reconstruction", "cards", "scores"}
     assert figures == expected | ({"training"} if history else set())
-    assert page.count("data:image/png;base64,") == len(figures)
+    still = [one for one in figures if one.startswith(reporting.STILL)]  # the others are for papers
+    assert page.count("data:image/png;base64,") == len(still) > 0
 
 
 @pytest.mark.slow
