@@ -21,8 +21,8 @@ from rich.table import Table
 from swerve import api
 from swerve.build import build_system
 from swerve.data.windows import Standardizer
+from swerve.fitted import Run
 from swerve.reproduce import surroundings
-from swerve.run import Run
 from swerve.types import Series
 
 CHANNELS, LENGTHS, QUICK = 30, (125_000, 250_000, 500_000, 1_000_000), (20_000, 40_000)

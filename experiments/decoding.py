@@ -21,10 +21,10 @@ from swerve.data.windows import to_frames
 from swerve.errors import InputError
 from swerve.evaluation.naming import in_true_numbers
 from swerve.evaluation.scores import score
+from swerve.fitted import Run
 from swerve.objective import regime_chain
 from swerve.reproduce import surroundings
 from swerve.results import COLUMNS
-from swerve.run import Run
 from swerve.segment import worthwhile_labels
 from swerve.system import Knobs
 from swerve.training.checkpoint import write_json

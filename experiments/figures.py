@@ -19,9 +19,9 @@ from swerve.data import dubins_video, reacher
 from swerve.data.board import Board, Recordings
 from swerve.errors import InputError
 from swerve.evaluation.naming import in_true_numbers
+from swerve.fitted import Run
 from swerve.report import figures
 from swerve.reproduce import surroundings
-from swerve.run import Run
 from swerve.training.checkpoint import write_json
 from swerve.types import Segmentation
 

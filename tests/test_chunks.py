@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve import api, arhmm, chunks, run
+from swerve import api, applying, arhmm, chunks, run
 from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
 from swerve.arhmm.walk import ArHmmWalk
@@ -156,7 +156,7 @@ def test_an_arhmm_finds_the_same_in_chunks_of_any_size(lags, features, covarianc
     start = jnp.asarray(rng.normal(size=D), jnp.float32)
     model = replace(model, log_transition=chain, log_initial=chain[0], weights=weights, waves=waves, start_mean=start)
     frames = jax.tree.map(lambda a: jnp.asarray(a)[None], between(0, T))
-    whole = [np.asarray(a[0]) for a in run._infer_arhmm(model, frames)]
+    whole = [np.asarray(a[0]) for a in applying._infer_arhmm(model, frames)]
     likelihood = float(arhmm.log_likelihood(model, jax.tree.map(lambda a: a[0], frames)))
     for chunk in (7, 16, 50):
         assert_same(whole, walked(ArHmmWalk(model), between, chunk))
@@ -223,7 +223,7 @@ def test_a_system_that_needs_the_whole_recording_names_its_limit(recording, monk
     config = api.make_config(K, "kvae")
     system = build_system(config, channels=D, controls=U, stickiness=2.0, allowed=K, key=jax.random.key(0))
     fitted = run.Run(config, system, ("x0", "x1", "x2"), U, STANDARDIZER, held_out=0.0)
-    monkeypatch.setattr(run, "MOST_VALUES", 300)
+    monkeypatch.setattr(applying, "MOST_VALUES", 300)
     with pytest.raises(InputError, match='"kvae" needs a recording as a whole, here of at most 100 frames'):
         fitted.segment([recording])
 

@@ -11,6 +11,8 @@ import pytest
 from tiny import SETTINGS
 
 from swerve import api, generation, run
+from swerve import fitted as fitted_runs
+from swerve.alignment import Alignment
 from swerve.arhmm import ArHmm
 from swerve.arhmm.fitting import Covariance
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
@@ -286,11 +288,22 @@ def test_a_seed_decides_samples_and_forecasts(model):
     np.testing.assert_array_equal(alone.quantiles, futures[0][1].quantiles)
 
 
+def test_aligned_regimes_keep_their_numbers():
+    plain, order = run_of(DECAY), (1, None, 0)
+    aligned = replace(plain, aligned=Alignment(order=order, to="old", ari=1.0, same=1.0, kept=(1.0, None, 1.0)))
+    (one,), (other,) = plain.sample(20), aligned.sample(20)
+    np.testing.assert_array_equal(other.s, np.where(one.s == 0, 2, 0))
+    (before,), (after,) = (fitted.forecast([one], 5, samples=50) for fitted in (plain, aligned))
+    np.testing.assert_array_equal(after.probabilities[:, [2, 0]], before.probabilities)
+    np.testing.assert_array_equal(after.probabilities[:, 1], 0.0)
+    np.testing.assert_array_equal(after.quantiles, before.quantiles)
+
+
 def test_a_forecast_looks_back_on_the_end_of_a_long_recording(monkeypatch):
     fitted = run_of(DECAY)
     (made,) = fitted.sample(120)
     whole = fitted.forecast([made], 3, samples=50)
-    monkeypatch.setattr(run, "LONGEST_PAST", 50)
+    monkeypatch.setattr(fitted_runs, "LONGEST_PAST", 50)
     (short,) = fitted.forecast([made], 3, samples=50)
     np.testing.assert_allclose(short.quantiles, whole[0].quantiles, rtol=1e-4)
 

@@ -63,7 +63,7 @@ TOP = {
         "options",
         "reproduce",
     ),
-    *("budget", "choosing", "claim", "estimator", "forecasting"),
+    *("budget", "choosing", "claim", "applying", "fitted", "loading", "estimator", "forecasting"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

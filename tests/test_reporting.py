@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from swerve import api, reporting
+from swerve import api, reporting, trust
+from swerve.applying import Inferred
 from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
 from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
-from swerve.run import Inferred, Run
+from swerve.fitted import Run
 from swerve.settings import with_stickiness
-from swerve.training.checkpoint import write_json
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series, Skeleton
 
@@ -57,8 +57,8 @@ def test_nothing_inferred_has_no_warnings(fitted):
 
 def test_a_warning_of_collapse(fitted):
     (warning,) = reporting.warnings(fitted, [found(np.zeros(99, int)), found(np.ones(1, int))])
-    assert "One regime holds 99 % of the frames" in warning
-    assert "--restarts" in warning
+    assert "One regime holds 99 % of the frames" in warning.problem
+    assert "--restarts" in warning.remedy
 
 
 def test_a_single_regime_can_not_collapse(fitted):
@@ -68,18 +68,18 @@ def test_a_single_regime_can_not_collapse(fitted):
 
 def test_a_warning_of_flicker(fitted):
     (warning,) = reporting.warnings(fitted, [found(np.arange(FRAMES) % 3)])
-    assert "flicker" in warning
-    assert "stickiness" in warning
+    assert "flicker" in warning.problem
+    assert "stickiness" in warning.remedy
 
 
 def test_a_warning_of_an_unfinished_run(fitted):
     (warning,) = reporting.warnings(replace(fitted, finished=False), [found(CALM)])
-    assert "--resume" in warning
+    assert "--resume" in warning.remedy
 
 
 def test_a_warning_of_columns_left_out(fitted):
     (warning,) = reporting.warnings(replace(fitted, dropped=("age", "name")), [found(CALM)])
-    assert "age, name" in warning
+    assert "age, name" in warning.problem
 
 
 def test_the_remedies_are_settings_that_exist():
@@ -197,21 +197,30 @@ def test_a_report_without_recordings(fitted, tmp_path):
 
 
 def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_path):
-    assert reporting.load_trust(tmp_path) is None
-    trust = {"agreement": 0.71, "sure": 0.5, "warnings": [{"problem": "Restarts differ.", "remedy": "Try <more>."}]}
-    write_json(tmp_path / reporting.TRUST_FILE, trust)
+    said = trust.Trust(
+        agreement=0.71,
+        restarts=2,
+        pairs=1,
+        pairwise=(0.71,),
+        sure=0.5,
+        frames=FRAMES,
+        regimes=trust.uses([CALM], 3),
+        held_out=1.0,
+        held_out_in_data_units=1.0,
+        warnings=(trust.Warned("Restarts differ.", "Try <more>."),),
+        selection=None,
+    )
     flicker = found(np.arange(FRAMES) % 3)
     reading = Reading(every=6, egocentric=True)
     page = reporting.write_report(
         tmp_path,
-        replace(fitted, finished=False, given_names=("rest", None, "run & jump"), reading=reading),
+        replace(fitted, trust=said, given_names=("rest", None, "run & jump"), reading=reading),
         [walk()],
         [flicker],
         lengths=[9999],
-        trust=reporting.load_trust(tmp_path),
     )
     text = page.read_text()
-    assert "<b>Restarts differ.</b> Try &lt;more&gt;." in text and "go on with --resume" in text
+    assert "<b>Restarts differ.</b> Try &lt;more&gt;." in text
     assert "Regimes flicker" not in text  # the fit has looked at all recordings
     assert "0.71" in text and "rest" in text and "regime 1" in text and "run &amp; jump" in text
     assert "the first 60 of 9,999 frames" in text

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from tiny import SETTINGS
 
-from swerve import api, claim, preparation, reporting, run
+from swerve import api, applying, claim, preparation, reporting, run
 from swerve.build import build_collapsed
 from swerve.claim import RUN_FILE
 from swerve.data import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
+from swerve.fitted import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, TRUST_FILE
 from swerve.fitting import in_words
 from swerve.segment import SWITCH_PRICE, bucket_rows
 from swerve.training.surplus import Merge
@@ -137,7 +138,7 @@ def test_another_seed_is_another_model(fitted, recordings):
 
 def test_labels_do_not_depend_on_how_many_are_computed_together(fitted, recordings, monkeypatch):
     together = fitted.segment(recordings)
-    monkeypatch.setattr(run, "batch_rows", lambda length, channels: 2)
+    monkeypatch.setattr(applying, "batch_rows", lambda length, channels: 2)
     assert_same_segmentations(fitted.segment(recordings), together)
 
 
@@ -154,7 +155,7 @@ def test_labels_do_not_depend_on_the_truth(fitted, recordings):
 
 
 def test_labels_pay_for_their_switches(fitted, recordings, monkeypatch):
-    monkeypatch.setattr(run, "worthwhile_labels", lambda probabilities, valid: np.ones(valid.shape, int))
+    monkeypatch.setattr(applying, "worthwhile_labels", lambda probabilities, valid: np.ones(valid.shape, int))
     assert all(one.labels.all() for one in fitted.segment(recordings))
 
 
@@ -277,12 +278,12 @@ def test_a_resumed_fit_ends_like_one_that_was_never_stopped(fitted, recordings, 
 
 def test_a_finished_run_is_not_changed_by_resuming_it(kept, recordings):
     saved, folder = kept
-    before = (folder / run.MODEL_FILE).read_bytes()
+    before = (folder / MODEL_FILE).read_bytes()
     reports = []
     again = run.fit(recordings, CONFIG, out=folder, resume=True, on_report=reports.append)
     assert reports == []
     assert_same_model(again, saved)
-    assert (folder / run.MODEL_FILE).read_bytes() == before
+    assert (folder / MODEL_FILE).read_bytes() == before
 
 
 def test_a_folder_belongs_to_one_run(kept, recordings, two_columns):
@@ -313,8 +314,8 @@ def test_resuming_nothing_is_refused(recordings, tmp_path):
 def test_what_is_kept_of_a_run(kept):
     saved, folder = kept
     names = {one.name for one in folder.iterdir()}
-    assert names == {run.MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, run.HISTORY_FILE, run.TRUST_FILE, "seeds.npz"}
-    history = json.loads((folder / run.HISTORY_FILE).read_text())
+    assert names == {MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE, TRUST_FILE, "seeds.npz"}
+    history = json.loads((folder / HISTORY_FILE).read_text())
     assert history["step"] == [10, 20]
     assert history["chosen"] == saved.chosen
 
@@ -324,10 +325,10 @@ def test_loading_what_is_no_run_is_refused(tmp_path, kept):
         run.load(tmp_path / "nowhere")
     with pytest.raises(InputError, match="no finished model"):
         run.load(tmp_path)
-    (tmp_path / run.MODEL_FILE).write_bytes(b"something else")
+    (tmp_path / MODEL_FILE).write_bytes(b"something else")
     with pytest.raises(InputError, match="damaged"):
         run.load(tmp_path)
-    (tmp_path / run.MODEL_FILE).write_bytes((kept[1] / run.CHECKPOINT_FILE).read_bytes())
+    (tmp_path / MODEL_FILE).write_bytes((kept[1] / run.CHECKPOINT_FILE).read_bytes())
     with pytest.raises(InputError, match="not a model file"):
         run.load(tmp_path)
 
@@ -375,15 +376,15 @@ def test_an_older_run_on_other_columns_is_refused_before_anything_is_written(lin
 
 def test_names_are_kept_without_touching_the_model(linear, two_columns, tmp_path):
     linear.save(tmp_path / "run")
-    before = (tmp_path / "run" / run.MODEL_FILE).stat()
+    before = (tmp_path / "run" / MODEL_FILE).stat()
     named = api.name(tmp_path / "run", {0: "<script>"})
     assert named.names == run.load(tmp_path / "run").names == ("<script>", "regime 1")
-    after = (tmp_path / "run" / run.MODEL_FILE).stat()
+    after = (tmp_path / "run" / MODEL_FILE).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     found = named.segment(two_columns[:1])[0]
     assert found.names[found.labels[0]] in named.names
     assert api.name(linear, {1: "slow"}).names == ("regime 0", "slow")
-    (tmp_path / "run" / run.REGIMES_FILE).write_text("{}")
+    (tmp_path / "run" / REGIMES_FILE).write_text("{}")
     with pytest.raises(InputError, match=r"regimes\.json is damaged"):
         run.load(tmp_path / "run")
 

@@ -14,6 +14,7 @@ from swerve.claim import RUN_FILE
 from swerve.cli import app
 from swerve.data import bouncing_ball, tables
 from swerve.errors import InputError
+from swerve.fitted import TRUST_FILE
 from swerve.trust import Trust, Warned
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -161,7 +162,7 @@ def test_a_fit_tells_how_far_it_may_be_trusted(steady):
     assert found.frames == sum(map(len, drifts()))
     assert sum(one.share for one in found.regimes) == pytest.approx(1.0)
     assert all(15 < one.mean_duration < 45 for one in found.regimes)
-    assert json.loads((folder / run.TRUST_FILE).read_text())["agreement"] == found.agreement
+    assert json.loads((folder / TRUST_FILE).read_text())["agreement"] == found.agreement
     assert run.load(folder).trust == found
 
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from swerve import choosing, claim, run
+from swerve import choosing, claim, loading, run
 from swerve.budget import parse_duration
 from swerve.choosing import Choice
 from swerve.config import Config
@@ -17,15 +17,15 @@ from swerve.data.columns import pixel_names
 from swerve.data.dataframes import is_data_frame
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
+from swerve.fitted import DEFAULT_SAMPLES, Run
 from swerve.recipes import with_recipe
-from swerve.run import DEFAULT_SAMPLES, Run
 from swerve.settings import with_kind, with_setting, with_stickiness
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 
 MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
 AUTO = "auto"
-load = run.load
+load = loading.load
 
 
 def fit(

@@ -97,7 +97,8 @@ def plan(prepared: Prepared, config: Config, seconds: float, *, clock: Clock = t
     if config.kind == "arhmm":
         return _only_arhmms(config, seconds, f"AR-HMMs until {in_words(seconds)} have passed")
     if seconds < TOO_SHORT:
-        words = f"{in_words(seconds)} are too short to train a {config.kind}: AR-HMMs instead"
+        kind = "snlds" if config.kind == "auto" else config.kind
+        words = f"{in_words(seconds)} are too short to train a {kind}: AR-HMMs instead"
         return _only_arhmms(config, seconds, words)
     trained = with_kind(config, "snlds") if config.kind == "auto" else config
     windows = prepared.validation.x.shape[0]

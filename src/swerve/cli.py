@@ -21,6 +21,8 @@ from swerve.data.columns import select_columns
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.evaluation.scores import score
+from swerve.fitted import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES, Run
+from swerve.loading import load
 from swerve.names import parse_names
 from swerve.options import takes_reading
 from swerve.recipes import RECIPES
@@ -149,7 +151,7 @@ def fit(
     if fitted.trust is not None:
         display.print_regimes(fitted.trust.regimes)
     for warning in reporting.warnings(fitted, inferred):
-        display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
+        display.errors.print(f"Warning: {warning.problem} {warning.remedy}", style="yellow", highlight=False)
     display.console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
 
 
@@ -187,7 +189,7 @@ def segment(
     run: Annotated[Path, typer.Argument(help="Folder of a fitted run.")],
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the labels.")],
-    samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = runs.DEFAULT_SAMPLES,
+    samples: Annotated[int, typer.Option(help="Draws of the hidden states to average over.")] = DEFAULT_SAMPLES,
     viterbi: Annotated[bool, typer.Option("--viterbi", help="The most probable path instead of these labels.")] = False,
     consensus: Annotated[
         bool, typer.Option("--consensus", help="The regimes that most restarts vote for, and how many agree.")
@@ -216,7 +218,7 @@ def segment(
 
     Example: `swerve segment runs/walks tomorrow.csv --out labels --format csv --format audacity`.
     """
-    fitted = runs.load(run)
+    fitted = load(run)
     series = _read(data, fitted.reading.but(**given))
     export.check_file_names(series)
     if consensus and viterbi:
@@ -246,7 +248,7 @@ def name(
     ] = None,
 ) -> None:
     """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
-    fitted = api.name(run, parse_names(names)) if names else runs.load(run)
+    fitted = api.name(run, parse_names(names)) if names else load(run)
     for regime, called in enumerate(fitted.names):
         display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
@@ -259,7 +261,7 @@ def forecast(
     horizon: Annotated[int, typer.Option(help="How many frames to look ahead.")],
     out: Annotated[Path, typer.Option(help="Folder for the tables and pictures.")],
     quantile: Annotated[list[float] | None, typer.Option(help="Of the futures; repeatable; 0.1, 0.5 and 0.9.")] = None,
-    samples: Annotated[int, typer.Option(help="Futures to draw.")] = runs.DEFAULT_FUTURES,
+    samples: Annotated[int, typer.Option(help="Futures to draw.")] = DEFAULT_FUTURES,
     seed: Annotated[int, typer.Option(help="The same seed gives the same futures.")] = 0,
     future_controls: Annotated[
         Path | None, typer.Option(help="Table of the control columns in the frames to come, where the model reads any.")
@@ -272,7 +274,7 @@ def forecast(
     Recordings are read as those of the fit were; options given here win. Writes NAME.csv and NAME.png for each
     recording. Only snlds, slds and arhmm can be rolled forward.
     """
-    fitted = runs.load(run)
+    fitted = load(run)
     reading = fitted.reading.but(**given)
     series = _read(data, reading)
     export.check_file_names(series)
@@ -280,7 +282,7 @@ def forecast(
     found = fitted.forecast(
         series,
         horizon,
-        quantiles=quantile or runs.DEFAULT_QUANTILES,
+        quantiles=quantile or DEFAULT_QUANTILES,
         samples=samples,
         controls=controls,
         seed=seed,
@@ -328,7 +330,7 @@ def report(
     given: Choices,
 ) -> None:
     """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
-    fitted = runs.load(run)
+    fitted = load(run)
     if data:
         series, lengths = _read(data, fitted.reading.but(**given)), []
         with display.frames_progress(sum(map(len, series))) as show:
@@ -346,7 +348,6 @@ def report(
         frame_f1=curve,
         title=f"Swerve: {run.name}",
         lengths=lengths,
-        trust=reporting.load_trust(run),
     )
     display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
 
@@ -431,7 +432,7 @@ def _read_labels(path: Path) -> dict[str, np.ndarray]:
     return {one.name: one.x[:, 0].astype(int) for one in found}
 
 
-def _score_known(fitted: runs.Run, series: list[Series], out: Path, curve: list[float]) -> None:
+def _score_known(fitted: Run, series: list[Series], out: Path, curve: list[float]) -> None:
     """Where true regimes came with the data, they score the fit: on what it was fitted to."""
     known = [one for one in series if one.s is not None and (one.s >= 0).any()]
     if not known:

@@ -12,9 +12,9 @@ from swerve.collapsed import System
 from swerve.config import Config
 from swerve.data.board import Board
 from swerve.evaluation.scores import score
+from swerve.fitted import Run, with_model
 from swerve.preparation import Prepared
 from swerve.report import figures
-from swerve.run import Run, with_model
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json, write_json
 from swerve.training.loop import Report, Trained

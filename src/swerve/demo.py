@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from swerve import api, display, reporting
+from swerve import api, display, fitted, reporting
 from swerve import run as runs
 from swerve.claim import RUN_FILE
 from swerve.config import Config
@@ -12,8 +12,8 @@ from swerve.data.board import Board
 from swerve.errors import InputError
 from swerve.evaluation.oracle import fit_bouncing_ball
 from swerve.evaluation.scores import score
+from swerve.fitted import Run
 from swerve.preparation import prepare
-from swerve.run import Run
 from swerve.training.checkpoint import read_json, write_json
 from swerve.types import Series
 
@@ -64,7 +64,7 @@ def _report(out: Path, snlds: Run, test: Board, rows, curve: list[float], seed: 
         out, snlds, shown, inferred, scores=rows, frame_f1=curve, title="Swerve demo: bouncing ball"
     )
     for warning in reporting.warnings(snlds, inferred):
-        display.errors.print(f"Warning: {warning}", style="yellow", highlight=False)
+        display.errors.print(f"Warning: {warning.problem} {warning.remedy}", style="yellow", highlight=False)
     display.console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
 
 
@@ -74,9 +74,9 @@ def _make_room(out: Path, training: list[Series]) -> None:
         return
     if not _is_demo(out, training):
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
-    for name in (RUN_FILE, runs.CHECKPOINT_FILE, runs.MODEL_FILE, runs.HISTORY_FILE, reporting.SCORES_FILE):
+    for name in (RUN_FILE, runs.CHECKPOINT_FILE, fitted.MODEL_FILE, fitted.HISTORY_FILE, reporting.SCORES_FILE):
         (out / name).unlink(missing_ok=True)
-    for name in (runs.REGIMES_FILE, runs.TRUST_FILE, runs.RESTARTS_FILE, "report.html", "seeds.npz"):
+    for name in (fitted.REGIMES_FILE, fitted.TRUST_FILE, fitted.RESTARTS_FILE, "report.html", "seeds.npz"):
         (out / name).unlink(missing_ok=True)
     (out / reporting.EXAMPLES_FILE).unlink(missing_ok=True)
     for picture in (out / "figures").glob("*.png"):

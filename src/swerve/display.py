@@ -85,7 +85,7 @@ def frames_progress(frames: int) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=console, disable=frames < WORTH_A_BAR) as progress:
         task = progress.add_task("", total=frames, rate="compiling")
 
-        def show(done: float) -> None:
+        def show(done: float | int) -> None:
             seconds = progress.tasks[0].elapsed or 0.0
             rate = f"{done / seconds:,.0f} frames/s" if seconds else ""
             progress.update(task, completed=done, rate=rate)

@@ -15,13 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from swerve import api, run
+from swerve import api
 from swerve.collapsed import System
 from swerve.data.columns import select_columns
 from swerve.data.windows import cut
 from swerve.errors import InputError
+from swerve.fitted import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
 from swerve.preparation import SHORTEST
-from swerve.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
 from swerve.training.checkpoint import read_json, write_json
 from swerve.types import Forecast, Segmentation, Series
 
@@ -180,7 +180,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @classmethod
     def load(cls, folder: str | Path) -> "Segmenter":
         """A saved Segmenter, ready for new rows."""
-        fitted, path = run.load(folder), Path(folder) / SEGMENTER_FILE
+        fitted, path = api.load(folder), Path(folder) / SEGMENTER_FILE
         if not path.is_file():
             raise InputError(f"{folder} holds a run, but no Segmenter saved it: use swerve.load.")
         about = read_json(path)

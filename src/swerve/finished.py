@@ -12,9 +12,9 @@ from swerve.data import published
 from swerve.data.board import Board, Recordings
 from swerve.errors import InputError
 from swerve.experiment import UNTRAINED, Experiment, read_row, was_edited
+from swerve.fitted import Run, with_model
 from swerve.fitting import fit_arhmm
 from swerve.preparation import Prepared, prepare
-from swerve.run import Run, with_model
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from swerve.data.columns import select_columns
 from swerve.data.windows import cut
+from swerve.fitted import LONGEST_PAST, Run
 from swerve.report import figures
-from swerve.run import LONGEST_PAST, Run
 from swerve.training.checkpoint import write_atomically
 from swerve.types import Forecast, Series
 

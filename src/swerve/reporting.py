@@ -13,16 +13,17 @@ from matplotlib.figure import Figure
 
 from swerve import trust
 from swerve.alignment import Order
+from swerve.applying import Inferred
 from swerve.choosing import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
 from swerve.evaluation.scores import score
+from swerve.fitted import Run
 from swerve.options import reading_options
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page
-from swerve.run import Inferred, Run
 from swerve.settings import expected_duration, to_options, to_toml
 from swerve.training.checkpoint import read_arrays, read_json, write_atomically
 from swerve.training.loop import History
@@ -30,7 +31,6 @@ from swerve.types import Segmentation, Series, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
-TRUST_FILE = "trust.json"
 CHOICE_PICTURE = "choice.png"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
@@ -127,12 +127,6 @@ def example_lengths(folder: Path) -> list[int]:
     return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
 
 
-def load_trust(folder: Path) -> dict[str, Any] | None:
-    """How far the fit can be trusted, where the run's folder says so."""
-    path = folder / TRUST_FILE
-    return read_json(path) if path.is_file() else None
-
-
 def _optional(one: Series) -> dict[str, np.ndarray | None]:
     return {"truth": one.s, "times": one.times, "rows": one.rows}
 
@@ -153,12 +147,10 @@ def write_report(
     frame_f1: Sequence[float] | None = None,
     title: str = "Swerve report",
     lengths: Sequence[int] = (),
-    trust: Mapping[str, Any] | None = None,
 ) -> Path:
     """The page, and figures for papers as PNG files under `folder`/figures.
 
-    `lengths` are the frames of the whole recordings where only their beginnings are given, `trust` is what the fit said
-    of itself.
+    `lengths` are the frames of the whole recordings where only their beginnings are given.
     """
     drawn: list[tuple[str, str, Figure]] = []
     series = [replace(one, image=run.image) for one in select_columns(series, run.columns)]
@@ -190,8 +182,8 @@ def write_report(
     return write_page(
         folder / "report.html",
         title=title,
-        summary=[*summary(run, inferred), *_trusted(trust or {})],
-        warnings=_all_warnings(run, inferred, trust or {}),
+        summary=summary(run, inferred),
+        warnings=warnings(run, inferred),
         recordings=[
             Recording(one, found.segmentation, found.expected, true, length)
             for one, found, true, length in zip(
@@ -210,21 +202,6 @@ def fit_command(run: Run) -> str:
     """What to type to fit the same again; the recordings and the folder are left to say."""
     words = ["swerve", "fit", "DATA", "--out", "FOLDER", *to_options(run.config), *reading_options(run.reading)]
     return " ".join(map(shlex.quote, words))
-
-
-def _trusted(trust: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the fit said of itself, as facts beside the others."""
-    agreement, sure = trust.get("agreement"), trust.get("sure")
-    facts = [] if agreement is None else [("agreement of restarts", f"{agreement:.2f} (ARI, 1: the same)")]
-    return facts if sure is None else [*facts, ("frames all restarts agree on", f"{sure:.0%}")]
-
-
-def _all_warnings(run: Run, inferred: Sequence[Inferred], trust: Mapping[str, Any]) -> list[str | tuple[str, str]]:
-    """The fit's own warnings, each with its remedy, or else those of the recordings shown."""
-    if not trust:
-        return list(warnings(run, inferred))
-    own = [(one["problem"], one["remedy"]) for one in trust.get("warnings", ())]
-    return [*own, *warnings(run, [])]  # what is to be said of the regimes, the fit has said of all recordings
 
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
@@ -265,15 +242,19 @@ def _merges(merges: Sequence[Mapping[str, Any]], order: Order) -> str:
     return f"{', '.join(done) or 'none'}{cost}"
 
 
-def warnings(run: Run, inferred: Sequence[Inferred]) -> list[str]:
+def warnings(run: Run, inferred: Sequence[Inferred]) -> list[trust.Warned]:
     """What may be wrong with this fit, each with its remedy; of a run without a record of trust, what these show."""
-    since = [] if run.aligned is None else [f"Since {run.aligned.to}: {words}." for words in run.aligned.doubts]
+    since = (
+        []
+        if run.aligned is None
+        else [trust.Warned(f"Since {run.aligned.to}: {words}.", "") for words in run.aligned.doubts]
+    )
     if run.trust is not None:
-        return [*(f"{one.problem} {one.remedy}" for one in run.trust.warnings), *since]
+        return [*run.trust.warnings, *since]
     regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
     stickiness = expected_duration(run.config)
     found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
-    return [*(f"{one.problem} {one.remedy}" for one in found), *since]
+    return [*found, *since]
 
 
 def draw_choice(folder: Path, choice: Choice) -> Path:

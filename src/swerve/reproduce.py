@@ -37,6 +37,7 @@ from swerve.experiment import (
     read_row,
     was_edited,
 )
+from swerve.fitted import with_model
 from swerve.fitting import fit_arhmm
 from swerve.preparation import Prepared, prepare
 from swerve.repeats import (
@@ -51,7 +52,6 @@ from swerve.repeats import (
     system_of,
     train,
 )
-from swerve.run import with_model
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json, write_json
 

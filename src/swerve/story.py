@@ -9,10 +9,10 @@ from swerve.config import Config
 from swerve.curves import look
 from swerve.data.board import Board
 from swerve.errors import InputError
+from swerve.fitted import Run
 from swerve.fitting import fit_system
 from swerve.preparation import Prepared
 from swerve.report import figures
-from swerve.run import Run
 from swerve.settings import merge
 from swerve.training.loop import Report
 

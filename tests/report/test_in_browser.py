@@ -191,7 +191,7 @@ def test_names_do_not_run(browser, folder):
         folder / "evil.html",
         title=EVIL,
         summary=[(EVIL, EVIL)],
-        warnings=[EVIL, (EVIL, EVIL)],
+        warnings=[(EVIL, EVIL)],
         recordings=recordings,
         names=[EVIL, "", "\u2028"],
         scores={EVIL: {EVIL: EVIL}},

@@ -37,7 +37,7 @@ def page(tmp_path_factory):
         folder / "out" / "report.html",
         title=EVIL,
         summary=[(EVIL, EVIL), ("frames", 20_000), ("F1", np.float32(0.5))],
-        warnings=[EVIL],
+        warnings=[(EVIL, EVIL)],
         scores={EVIL: {EVIL: 0.25, "spread": (0.5, 0.125)}, "ours": {"text": EVIL}},
         figures=[(EVIL, folder / "drawn.png"), ("bars", figure)],
         config_text=EVIL,

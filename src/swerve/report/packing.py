@@ -115,7 +115,7 @@ def channels_of(recordings: Sequence[Recording]) -> Channels:
     first = recordings[0].series
     observed = [one.series.x for one in recordings]
     expected = [one.expected for one in recordings]
-    names = tuple(channel_name(first.columns, d) for d in range(first.x.shape[1]))
+    names: tuple[str, ...] = tuple(channel_name(first.columns, d) for d in range(first.x.shape[1]))
     if first.image is not None:
         project = components(observed, min(COMPONENTS, len(names)), same_scale=True)
         lines = tuple(f"component {i + 1}" for i in range(min(COMPONENTS, len(names))))
@@ -135,7 +135,7 @@ def channels_of(recordings: Sequence[Recording]) -> Channels:
         labels = np.concatenate([one.segmentation.labels for one in recordings])
         kept = np.sort(np.argsort(-contrast(observed, labels), kind="stable")[:MOST_COLUMNS])
         notes.append(f"Of {len(names):,} columns, the timeline has the {MOST_COLUMNS} that tell regimes apart best.")
-        names = tuple(names[i] for i in kept)
+        names = tuple(name for i, name in enumerate(names) if i in kept)
         observed, expected = [x[:, kept] for x in observed], [x[:, kept] for x in expected]
     if paths:
         plane = (len(names), len(names) + 1)

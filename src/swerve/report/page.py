@@ -33,7 +33,7 @@ def write_page(
     *,
     title: str,
     summary: Sequence[tuple[str, str | Number]] = (),
-    warnings: Sequence[str | tuple[str, str]] = (),
+    warnings: Sequence[tuple[str, str]] = (),
     recordings: Sequence[Recording] = (),
     names: Sequence[str] = (),
     history: History | None = None,
@@ -136,11 +136,8 @@ def _summary(summary: Sequence[tuple[str, str | Number]]) -> Markup:
     return tag("dl", *entries, class_="summary") if entries else Markup("")
 
 
-def _warnings(warnings: Sequence[str | tuple[str, str]]) -> Markup:
-    entries = [
-        tag("li", warning) if isinstance(warning, str) else tag("li", tag("b", warning[0]), " ", warning[1])
-        for warning in warnings
-    ]
+def _warnings(warnings: Sequence[tuple[str, str]]) -> Markup:
+    entries = [tag("li", tag("b", problem), " ", remedy) for problem, remedy in warnings]
     return tag("aside", tag("strong", "Please note"), tag("ul", *entries), class_="warnings") if entries else Markup("")
 
 

@@ -49,7 +49,7 @@ def _color(index: int) -> np.ndarray:
 def hex_colors(regimes: int, *, dark: bool = False) -> list[str]:
     """The colours of K regimes as a page writes them; on a dark page, those that would sink into it are lifted."""
     colors = regime_colors(np.arange(regimes))
-    return [to_hex(_lifted(color) if dark else color) for color in colors]
+    return [to_hex(tuple((_lifted(color) if dark else color).tolist())) for color in colors]
 
 
 def _lifted(color: np.ndarray) -> np.ndarray:

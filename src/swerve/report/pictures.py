@@ -13,7 +13,7 @@ from swerve.report.markup import Markup, tag
 def image_tag(pixels: Float[np.ndarray, "H W"], description: str) -> Markup:
     """An image in shades of grey, from its darkest to its brightest pixel."""
     content = BytesIO()
-    imsave(content, pixels, cmap="gray", format="png", metadata={"Software": None})
+    imsave(content, pixels, cmap="gray", format="png")
     return png_tag(content.getvalue(), description)
 
 

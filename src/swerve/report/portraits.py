@@ -121,7 +121,9 @@ def _phase_portraits(plane, labels, regimes: Sequence[int], names: tuple[str, st
         ]
         within = mine & ((begin >= low) & (begin <= high)).all(axis=1)
         label = f"Mean steps of regime {regime} over {names[0]} and {names[1]}"
-        drawn.append(drawing(SIDE, SIDE, label, frame, _dots(*place[within].T, regime), *arrows, *axes))
+        drawn.append(
+            drawing(SIDE, SIDE, label, frame, _dots(place[within, 0], place[within, 1], regime), *arrows, *axes)
+        )
     return drawn
 
 
