@@ -163,7 +163,7 @@ def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
     return CollapsedWalk(model) if isinstance(model, System) else None
 
 
-def _tell(on_progress: Callable[[float], None], done: int, size: int, share: float) -> None:
+def _tell(on_progress: Callable[[float], None], done: float, size: int, share: float) -> None:
     on_progress(done + share * size)
 
 
