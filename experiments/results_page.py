@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from swerve import boards, results, run
+from swerve import boards, loading, results
 from swerve.data.columns import names_of
 from swerve.experiment import UNTRAINED, read_row, was_edited
 from swerve.settings import from_dict
@@ -114,7 +114,7 @@ def parameters(stored: Stored) -> int:
     series = board.series()[0]
     chosen = {name: stored["details"][0].get(name) for name in ("lags", "features")}
     about = {"columns": names_of(series), "controls": 0, "image": series.image, **chosen}
-    return sum(leaf.size for leaf in jax.tree.leaves(run.blank_model(config, about)))
+    return sum(leaf.size for leaf in jax.tree.leaves(loading.blank_model(config, about)))
 
 
 def time_to_paper(name: str, experiments: Path) -> str:

@@ -27,7 +27,11 @@ SMALL = (
             40,
             ("training.steps=500", "arhmm.lags=[2]", "arhmm.features=[0]", "arhmm.restarts=2"),
         ),
-        ("fields-0.02", 3, 40, ("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[20]", "model.state_size=2")),
+        pytest.param(
+            *("fields-0.02", 3, 40),
+            ("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[20]", "model.state_size=2"),
+            marks=pytest.mark.slow,
+        ),
         (
             "reacher",
             5,

@@ -157,6 +157,7 @@ def test_video_has_no_plan_yet(recordings, measured):
         plan(prepared, CONFIG, 3600.0, clock=measured)
 
 
+@pytest.mark.slow
 def test_rates_are_measured(recordings):
     config = api.make_config(2, settings=SETTINGS)
     prepared = prepare(recordings, config)

@@ -88,6 +88,7 @@ def test_one_regime_for_two_drifts_is_too_few():
     assert api.fit(drifts(), 2, model="arhmm", settings=LINEAR).trust.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_choice(tmp_path):
     """An SNLDS, too small to be right."""
     balls = bouncing_ball.generate(5, seed=3).series()

@@ -125,9 +125,9 @@ def assert_same(whole, found) -> None:
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
-        ("default", (7, 16, 50)),
         ("rich", (16,)),
-        ("constant switches", (7,)),
+        pytest.param("default", (7, 16, 50), marks=pytest.mark.slow),
+        pytest.param("constant switches", (7,), marks=pytest.mark.slow),
         pytest.param("memory that q follows", (50,), marks=pytest.mark.slow),
         pytest.param("rich", (7, 50, 256), marks=pytest.mark.slow),
     ],
@@ -145,7 +145,12 @@ def test_a_system_finds_the_same_in_chunks_of_any_size(name, sizes, between):
 
 
 @pytest.mark.parametrize(
-    ("lags", "features", "covariance"), [(3, 4, Covariance.FULL), (1, 0, Covariance.DIAGONAL), (0, 0, Covariance.FULL)]
+    ("lags", "features", "covariance"),
+    [
+        (3, 4, Covariance.FULL),
+        pytest.param(1, 0, Covariance.DIAGONAL, marks=pytest.mark.slow),
+        pytest.param(0, 0, Covariance.FULL, marks=pytest.mark.slow),
+    ],
 )
 def test_an_arhmm_finds_the_same_in_chunks_of_any_size(lags, features, covariance, between):
     rng = np.random.default_rng(2)

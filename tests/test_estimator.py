@@ -178,6 +178,7 @@ def test_a_score_without_the_ids_that_fit_had_warns(fitted, rows):
         fitted.score(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("routing")
 def test_a_grid_chooses_regimes_by_sequences_held_out_whole(rows):
     grid = GridSearchCV(segmenter(), {"regimes": np.arange(1, 3)}, cv=GroupKFold(3), error_score="raise")

@@ -67,6 +67,7 @@ def arm():
     return reacher.generate(160, seed=7)
 
 
+@pytest.mark.slow
 def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
     guides, found = guided(arm, regimes=5, whole=True)
     assert guides.staged

@@ -97,6 +97,7 @@ def make_repeats(folds: Sequence[Prepared], config: Config, experiment: Experime
         sources = [coded(prepared, code) for code in codes]
     else:
         sources = as_many_windows(folds)
+    goes_on = folds[0].goes_on if len(folds) == 1 else None  # the windows of folds differ
     made, restarts = [], []
     first_guide = 0
     for seed, (key, count) in enumerate(zip(keys, counts, strict=True)):
@@ -112,7 +113,7 @@ def make_repeats(folds: Sequence[Prepared], config: Config, experiment: Experime
     return Repeats(
         _one_axis([one.states for one in made]),
         _one_axis(restarts),
-        TrainingData(training, jnp.concatenate([one.guides for one in made]), prepared.goes_on),
+        TrainingData(training, jnp.concatenate([one.guides for one in made]), goes_on),
         validation,
         sources,
         codes,

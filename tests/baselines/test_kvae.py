@@ -175,6 +175,7 @@ def test_the_bound_is_below_the_exact_likelihood_and_close_to_it_where_q_can_be_
     assert error < 0.03
 
 
+@pytest.mark.slow
 def test_codes_have_a_density_though_the_weights_depend_on_them():
     """Over a grid of both codes: p(a) integrates to 1, and p(x) is what weighing draws of q gives."""
     options, shape = KvaeOptions(code_size=1, network_size=4), {"state_size": 1, "channels": 1, "controls": 0}

@@ -165,6 +165,7 @@ def integrated_log_likelihood(system, frames):
     return logsumexp(forward) + np.log(width)
 
 
+@pytest.mark.slow
 def test_the_bound_is_below_the_likelihood_where_the_state_drives_the_switches():
     system, frames = some_system(recurrent=True, size=1, controls=0), some_frames(controls=0)
     system = replace(system, recurrence=jnp.float32([[1.0], [-1.0]]))
@@ -194,6 +195,7 @@ def test_expected_switches_are_bounded_closely():
 # The E-step
 
 
+@pytest.mark.slow
 def test_the_mean_of_q_is_a_mode_and_its_precision_the_curvature_there():
     system, frames = some_system(recurrent=True), some_frames().blanked()
     states, marginals = fixed_point(system, frames)
@@ -221,6 +223,7 @@ def test_the_mean_of_q_is_a_mode_and_its_precision_the_curvature_there():
     np.testing.assert_allclose(states.entropy, entropy, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_gradient_with_q_held_still_is_that_of_the_bound():
     """At its best q the bound does not change with q: what moves q with the parameters does not count."""
     system, frames = some_system(recurrent=False, rounds=100), some_frames()

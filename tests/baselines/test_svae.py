@@ -250,6 +250,7 @@ def test_what_a_missing_value_holds_changes_nothing():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
+@pytest.mark.slow
 def test_two_frames_and_one_regime_will_do():
     system = build(SvaeOptions(), SHAPE._replace(regimes=1, state_size=3), key=jax.random.key(0))
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(system))
