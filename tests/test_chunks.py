@@ -15,11 +15,12 @@ from swerve.arhmm import Covariance
 from swerve.arhmm.prediction import blank
 from swerve.arhmm.walk import ArHmmWalk
 from swerve.arhmm.waves import fit_waves
-from swerve.build import build_collapsed, build_system
+from swerve.build import build_collapsed, build_system, with_images
 from swerve.collapsed import CollapsedWalk
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.data.windows import Standardizer, frames_between
 from swerve.errors import InputError
+from swerve.imagecode import ImageCode
 from swerve.segment import draw_keys, infer_batch, worthwhile_labels_of_one
 from swerve.system import Knobs
 from swerve.types import Series
@@ -142,6 +143,20 @@ def test_a_system_finds_the_same_in_chunks_of_any_size(name, sizes, between):
         assert_same(whole, walked(CollapsedWalk(system), between, chunk))
         bound = chunks.bound(CollapsedWalk(system), between, T, keys, chunk=chunk)
         assert bound == pytest.approx(float(elbos.mean()), rel=1e-5)
+
+
+def test_the_code_of_an_image_sees_the_one_before_it_across_borders():
+    image, frames = (6, 5), 40
+    config = api.make_config(K, settings=("model.state_size=2", "posterior.encoder_size=4", "posterior.causal_size=4"))
+    keys = jax.random.split(jax.random.key(3), 2)
+    system = build_system(config, channels=1, controls=0, stickiness=1.0, allowed=K, key=keys[0])
+    system = jittered(with_images(system, ImageCode(1, image, key=keys[1]), config), 0.3)
+    scale = Standardizer(np.zeros(30), np.ones(30))
+    pictures = partial(frames_between, Series(np.random.default_rng(4).normal(size=(frames, 30)), image=image), scale)
+    whole = infer_batch(system, jax.tree.map(lambda a: a[None], pictures(0, frames)), samples=SAMPLES)
+    found = chunks.infer(CollapsedWalk(system), pictures, frames, draw_keys(SAMPLES), chunk=7)
+    np.testing.assert_allclose(whole.probabilities[0], found.probabilities, atol=2e-5)
+    np.testing.assert_array_equal(whole.path[0], found.path)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ class CollapsedWalk(AbstractWalk):
 
     @property
     def before(self):
-        """The frame that a chunk is entered from, and those before it that switches read."""
-        return self.system.model.switching.history
+        """The frame that a chunk is entered from, those before it that switches read, and what their codes look at."""
+        return self._behind_codes + self.system.model.switching.history
 
     @property
     def after(self):
@@ -131,7 +131,7 @@ class CollapsedWalk(AbstractWalk):
             predicted = draw.expected
             if not self._follows:
                 memory, predicted = model.predicted_onward(memory, entered.readings, z)
-            earlier = read.features[: self.before - 1]
+            earlier = read.features[self._behind_codes : self.before - 1]
             potentials = model.potentials(entered.frames, entered.features, z, predicted, earlier=earlier)
             log_evidence, _ = evidence(model, potentials, Knobs())
             return end, memory, potentials.log_transition, log_evidence[1:], draw.entropy, z
@@ -145,6 +145,11 @@ class CollapsedWalk(AbstractWalk):
     @property
     def _follows(self) -> bool:
         return self.system.posterior.start is Start.DYNAMICS
+
+    @property
+    def _behind_codes(self) -> int:
+        """The code of an image looks at the image before it."""
+        return 0 if self.system.model.reader is None else 1
 
     @property
     def _inside(self) -> slice:
