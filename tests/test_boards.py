@@ -32,14 +32,13 @@ SMALL = (
             ("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[20]", "model.state_size=2"),
             marks=pytest.mark.slow,
         ),
-        (
-            "reacher",
-            5,
-            10,
+        pytest.param(
+            *("reacher", 5, 10),
             (
                 *("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=2"),
                 *("model.state_size=8", "model.emission_hidden=[32]", "model.dynamics_reads_x=true"),
             ),
+            marks=pytest.mark.slow,
         ),
     ],
 )

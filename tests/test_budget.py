@@ -187,6 +187,7 @@ def test_a_fit_in_a_moment_is_an_arhmm_that_resumes_as_such(recordings, tmp_path
     assert run.load(tmp_path / "run").config.kind == "arhmm"
 
 
+@pytest.mark.slow
 def test_training_stops_when_time_is_up_and_goes_on_with_the_same_settings(recordings, tmp_path, monkeypatch):
     config = api.make_config(2, settings=SETTINGS)
     smaller = dataclasses.replace(config, training=dataclasses.replace(config.training, restarts=1))

@@ -145,6 +145,7 @@ def test_a_system_finds_the_same_in_chunks_of_any_size(name, sizes, between):
         assert bound == pytest.approx(float(elbos.mean()), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_code_of_an_image_sees_the_one_before_it_across_borders():
     image, frames = (6, 5), 40
     config = api.make_config(K, settings=("model.state_size=2", "posterior.encoder_size=4", "posterior.causal_size=4"))

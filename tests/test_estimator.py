@@ -210,6 +210,7 @@ def test_pipelines_without_routing_take_the_ids_by_step(rows):
 # Hidden states, samples, forecasts
 
 
+@pytest.mark.slow
 def test_transform_gives_the_hidden_states(hidden, rows):
     states = hidden.transform(rows, sequence_ids=IDS)
     assert states.shape == (len(rows), 2)
@@ -218,6 +219,7 @@ def test_transform_gives_the_hidden_states(hidden, rows):
     assert hidden.get_feature_names_out().tolist() == ["segmenter0", "segmenter1"]
 
 
+@pytest.mark.slow
 def test_hidden_states_may_be_a_data_frame(hidden, rows):
     states = clone(hidden).set_output(transform="pandas").fit_transform(rows, sequence_ids=IDS)
     assert states.columns.tolist() == ["segmenter0", "segmenter1"]
