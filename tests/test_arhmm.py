@@ -318,6 +318,7 @@ def standardised(x) -> list[np.ndarray]:
     return list((x - x.mean()) / x.std())
 
 
+@pytest.mark.slow
 def test_dubins_paths():
     board = dubins.positions(100, seed=0, noise=0.01)
     frames = pack(standardised(board.x))
@@ -325,6 +326,7 @@ def test_dubins_paths():
     assert restart_accuracies(fitted, frames, list(board.s))[fitted.best] > 0.98
 
 
+@pytest.mark.slow
 def test_bouncing_ball():
     board = bouncing_ball.generate(100, seed=2)  # few of these are too slow to tell up from down
     frames = pack(standardised(board.x))

@@ -604,6 +604,7 @@ def test_help_names_every_command():
     assert "finds the regimes in time series" in shown
 
 
+@pytest.mark.slow
 def test_the_demo_scores_reports_and_can_be_run_again(monkeypatch, tmp_path, refuse):
     monkeypatch.setattr(demo, "TRAINING_SEQUENCES", 5)
     monkeypatch.setattr(demo, "TEST_SEQUENCES", 5)

@@ -91,6 +91,7 @@ def test_models_that_read_numbers_get_the_codes_of_their_run(prepared, ours, wor
     assert repeats.as_numbers(numbers, CONFIG, 0, work) == numbers
 
 
+@pytest.mark.slow
 def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
     series = [recording(seed) for seed in range(5, 8)]
     x = np.stack([one.x for one in series])

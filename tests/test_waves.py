@@ -77,6 +77,7 @@ def test_the_ball_needs_no_bending_and_without_lags_there_is_none():
     assert {one.features for one in fit_arhmm(prepared, config)} == {0}
 
 
+@pytest.mark.slow
 def test_a_model_that_bends_is_saved_with_its_waves(tmp_path):
     series = boards.find("fields").generate(6, seed=3).series()
     settings = ["arhmm.features=[6]", "arhmm.lags=[1]", "arhmm.restarts=1", "arhmm.max_iterations=3"]

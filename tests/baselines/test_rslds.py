@@ -130,6 +130,7 @@ def test_with_one_regime_the_bound_is_the_likelihood(recurrent):
     np.testing.assert_allclose(bound(system, frames), exact, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_bound_is_below_the_likelihood_of_all_paths_of_regimes():
     system, frames = some_system(recurrent=False), some_frames()
     log_transition = log_softmax(np.asarray(system.switching), axis=1)
