@@ -10,7 +10,7 @@ import numpy as np
 
 from swerve.collapsed import System
 from swerve.config import Config
-from swerve.data.board import Board
+from swerve.data.board import Board, Recordings
 from swerve.evaluation.scores import score
 from swerve.fitted import Run, with_model
 from swerve.preparation import Prepared
@@ -32,7 +32,9 @@ class Look(NamedTuple):
     run: Run
 
 
-def look(system: AbstractSystem, bound: float, step: int, prepared: Prepared, config: Config, test: Board) -> Look:
+def look(
+    system: AbstractSystem, bound: float, step: int, prepared: Prepared, config: Config, test: Board | Recordings
+) -> Look:
     """Held-out bound, scores on the test sequences (from one draw of z) and correlation of the regimes' weights."""
     run = with_model(system, prepared, config, bound)
     found = run.segment(test.series(), samples=1)

@@ -158,7 +158,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
         write_json(target, stored)
 
 
-def data_of(experiment: Experiment, data: Path) -> list[tuple[Board | Recordings, Board | Recordings]]:
+def data_of(experiment: Experiment, data: Path) -> Sequence[tuple[Board | Recordings, Board | Recordings]]:
     """What is trained on and what is scored, a pair for every fold; of published recordings without folds, all of both.
 
     The labels of what is trained on are never read.
