@@ -6,7 +6,7 @@ import pytest
 from swerve import api, boards, run
 from swerve.evaluation.scores import score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 SMALL = (
     "training.restarts=1",
@@ -22,23 +22,19 @@ SMALL = (
     ("name", "regimes", "margin", "settings"),
     [
         (
-            "dubins-positions-0.01",
-            3,
-            40,
+            *("dubins-positions-0.01", 3, 40),
             ("training.steps=500", "arhmm.lags=[2]", "arhmm.features=[0]", "arhmm.restarts=2"),
         ),
-        pytest.param(
+        (
             *("fields-0.02", 3, 40),
             ("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[20]", "model.state_size=2"),
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        (
             *("reacher", 5, 10),
             (
                 *("training.steps=200", "arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=2"),
                 *("model.state_size=8", "model.emission_hidden=[32]", "model.dynamics_reads_x=true"),
             ),
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_log_names_compilations(compiled):
     assert any("unheard" in name for name in compiled())
 
 
-@pytest.mark.parametrize("model", ["snlds", "arhmm"])
+@pytest.mark.parametrize("model", [pytest.param("snlds", marks=pytest.mark.slow), "arhmm"])
 def test_a_second_fit_of_the_same_shapes_compiles_nothing(compiled, model):
     first, second = (bouncing_ball.generate(5, seed=seed).series() for seed in (3, 4))
     use(api.fit(first, 2, model=model, settings=TINY), first)
@@ -51,6 +51,7 @@ def test_a_second_fit_of_the_same_shapes_compiles_nothing(compiled, model):
     assert compiled() == []
 
 
+@pytest.mark.slow
 def test_all_blocks_of_steps_share_one_program():
     series = bouncing_ball.generate(5, seed=5).series()
     api.fit(series, 2, settings=TINY)

@@ -20,7 +20,7 @@ from swerve.data import bouncing_ball, tables
 from swerve.errors import InputError
 from swerve.types import Series
 
-NOW = ("auto", "snlds", "arhmm")  # all others have quick tests of their own, and come here in `make test-all`
+NOW = ("arhmm",)  # all others have quick tests of their own, and come here in `make test-all`
 KINDS = [
     pytest.param(kind, marks=[pytest.mark.slow] if kind not in NOW else [])
     for kind in get_args(get_type_hints(Config)["kind"])

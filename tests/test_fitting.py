@@ -23,7 +23,7 @@ from swerve.training.restarts import pick
 from swerve.training.step import Restart, evaluate
 from swerve.types import Series
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 IMAGE = (6, 8)
 CONFIG = api.make_config(

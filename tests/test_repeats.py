@@ -20,7 +20,7 @@ from swerve.training.restarts import pick
 from swerve.training.step import HeldOut
 from swerve.training.surplus import Merge, Simplified
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 CONFIG = api.make_config(
     2, settings=(*SETTINGS, "training.restarts=1", "training.steps=10", "code.steps=0", "code.images_from=1")

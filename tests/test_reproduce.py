@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from swerve import cli, reproduce
 from swerve.errors import InputError
-from swerve.experiment import TEST_SEED, TRAINING_SEED
+from swerve.experiment import TEST_SEED, TRAINING_SEED, read_row
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -83,6 +83,7 @@ def test_fast_rows_run_once_and_are_shown(experiments, monkeypatch):
     assert {one.name: one.read_bytes() for one in results.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_snlds_row_and_its_row_with_one_restart(experiments):
     add(experiments, "snlds", 1, more="single_runs = 3\ntarget = 10.0\n")
     reproduce.run("tiny", experiments, show=False, row=None)
@@ -204,3 +205,18 @@ def test_a_table_is_several_folders(experiments):
     shown = swerve("reproduce", "table9", "--experiments", experiments)
     assert {one.parent.name for one in (experiments / "results").glob("*/*.json")} == {"tiny", "other"}
     assert "oracle" in shown and "majority" in shown and "kvae" in shown
+
+
+def test_a_row_may_choose_its_number_of_regimes(experiments):
+    add(experiments, "arhmm", 1, "regimes_up_to = 2\n")
+    swerve("reproduce", "tiny", "--experiments", experiments)
+    stored = json.loads((experiments / "results" / "tiny" / "arhmm.json").read_text())
+    (detail,) = stored["details"]
+    assert [one["regimes"] for one in detail["choice"]["tried"]] == [1, 2]
+    assert stored["regimes"]["found"][0] <= detail["choice"]["regimes"]
+
+
+def test_only_arhmms_choose_their_number_of_regimes_in_a_row(experiments):
+    add(experiments, "snlds", 1, "regimes_up_to = 2\n")
+    with pytest.raises(InputError, match="only rows of the AR-HMM"):
+        read_row(experiments / "tiny" / "snlds.toml")

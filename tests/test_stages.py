@@ -76,6 +76,7 @@ def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
     assert found["switch_f1_tol0"] > 99
 
 
+@pytest.mark.slow
 def test_parts_of_recordings_have_no_stages(arm):
     guides, found = guided(arm, regimes=5, whole=False)
     assert not guides.staged

@@ -202,6 +202,7 @@ def test_consensus_on_the_command_line(steady, tmp_path):
         CliRunner().invoke(app, [*words, "--viterbi"], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_a_model_is_chosen_and_says_why(tmp_path):
     """Straight drifts are all that an AR-HMM needs, and an SNLDS of 20 steps is none yet."""
     folder = tmp_path / "run"

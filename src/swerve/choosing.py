@@ -109,10 +109,7 @@ def choose_regimes(
     if kept is not None and kept.is_file():
         return Choice.from_dict(read_json(kept))
     if config.kind == "arhmm":
-        found = {}
-        for regimes in tried:
-            on_note(f"fitting AR-HMMs with {regimes} regimes")
-            found[regimes] = _arhmms(prepared, config, regimes)
+        choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
         (found,) = train_all(
             [prepared],
@@ -123,11 +120,26 @@ def choose_regimes(
             on_note=on_note,
             should_stop=should_stop,
         )
-    lengths = np.asarray(prepared.validation.valid).sum(axis=1)
-    choice = decide(found, lengths)
+        choice = decide(found, _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
+
+
+def choose_with_arhmms(
+    prepared: Prepared, config: Config, tried: Sequence[int], *, on_note: Callable[[str], None] = lambda note: None
+) -> Choice:
+    """The rule on AR-HMMs with every number of regimes in turn."""
+    found = {}
+    for regimes in tried:
+        on_note(f"fitting AR-HMMs with {regimes} regimes")
+        found[regimes] = _arhmms(prepared, config, regimes)
+    return decide(found, _lengths(prepared))
+
+
+def _lengths(prepared: Prepared) -> Int[np.ndarray, " N"]:
+    """Frames of every held-out window."""
+    return np.asarray(prepared.validation.valid).sum(axis=1)
 
 
 def _claim(out: Path, prepared: Prepared, config: Config, tried: Sequence[int]) -> None:
@@ -300,7 +312,7 @@ def too_few(model: ArHmm, prepared: Prepared, config: Config) -> str:
 
     Of other models nothing can be said so quickly.
     """
-    lengths, regimes = np.asarray(prepared.validation.valid).sum(axis=1), config.model.regimes + 1
+    lengths, regimes = _lengths(prepared), config.model.regimes + 1
     if len(lengths) < FEWEST_WINDOWS:
         return ""
     same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,))

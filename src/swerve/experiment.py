@@ -44,6 +44,8 @@ class Experiment:
     """Share of all frames that are taken away at random, in training and in what is segmented."""
     missing_cells: float = 0.0
     """Share of the cells, a channel in a frame, that are taken away in bursts."""
+    regimes_up_to: int = 0
+    """Every fit chooses its number of regimes from 1 to this one; 0 takes the number given."""
     curve: bool = False
     """Keep how every run went: bound, frame F1 and correlation of the regimes' weights at every report."""
 
@@ -86,6 +88,8 @@ def _check(path: Path, experiment: Experiment, config: Config) -> None:
         raise InputError(
             f"{path}: a story or curve follows one restart: set training.restarts to 1, not {training.restarts}."
         )
+    if experiment.regimes_up_to and config.kind != "arhmm":
+        raise InputError(f"{path}: only rows of the AR-HMM choose their number of regimes, not '{config.kind}'.")
     if any(step % training.report_every or step > training.steps for step in experiment.story):
         raise InputError(f"{path}: not all of {list(experiment.story)} fall on a look every {training.report_every}.")
 

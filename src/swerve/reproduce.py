@@ -19,6 +19,7 @@ import numpy as np
 
 from swerve import boards, display, results, story
 from swerve.arhmm import ArHmm
+from swerve.choosing import choose_with_arhmms
 from swerve.config import Config
 from swerve.curves import CurveFile, look
 from swerve.data import published
@@ -52,6 +53,7 @@ from swerve.repeats import (
     system_of,
     train,
 )
+from swerve.settings import merge
 from swerve.system import AbstractSystem
 from swerve.training.checkpoint import read_json, write_json
 
@@ -212,9 +214,14 @@ def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, wor
         done = work / f"run-{seed}.json"
         if not done.is_file():
             view = as_numbers(data[seed % len(data)], config, seed, work)
-            best = fit_arhmm(view.prepared, dataclasses.replace(config, seed=seed))[0]
-            detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features}
-            write_json(done, {"scores": _score_model(best.model, view.prepared, config, view.board), "detail": detail})
+            own, choice = dataclasses.replace(config, seed=seed), {}
+            if experiment.regimes_up_to:
+                chosen = choose_with_arhmms(view.prepared, own, range(1, experiment.regimes_up_to + 1))
+                own = merge(own, {"model": {"regimes": chosen.regimes}})
+                choice = {"choice": chosen.as_dict()}
+            best = fit_arhmm(view.prepared, own)[0]
+            detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features, **choice}
+            write_json(done, {"scores": _score_model(best.model, view.prepared, own, view.board), "detail": detail})
         runs.append(read_json(done))
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 

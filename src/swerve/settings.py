@@ -13,13 +13,15 @@ from swerve.config import Config, Recipe
 from swerve.errors import InputError, nearest
 from swerve.recipes import with_recipe
 
+_TWO_RATES = ({}, {"learning_rate": 3e-3})
 _OTHERS = {
-    "recipe": {"balance": 0.0, "guidance": 0.0, "variants": ({},)},
+    "recipe": {"balance": 0.0, "guidance": 0.0, "variants": _TWO_RATES},
     "training": {"merging": 0.0},
     "code": {"images_from": 1.0},
 }
-"""Systems of others are trained without what we found helpful for ours, and on codes of images alone."""
-_LED = _OTHERS | {"recipe": {"balance": 0.0, "variants": ({},)}, "arhmm": {"features": (0,), "stages": False}}
+"""Systems of others are trained without what we found helpful for ours, and on codes of images alone. Where our
+restarts try variants of our recipe, theirs try two learning rates in turn; the same held-out bound chooses."""
+_LED = _OTHERS | {"recipe": {"balance": 0.0, "variants": _TWO_RATES}, "arhmm": {"features": (0,), "stages": False}}
 """A plain AR-HMM leads the first steps, as their authors have it."""
 KINDS: dict[str, dict[str, Any]] = {
     "slds": {

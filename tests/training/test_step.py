@@ -164,6 +164,7 @@ def that_matters(state):
     return eqx.tree_at(lambda s: s.system.posterior.weights_from_state, state, None)
 
 
+@pytest.mark.slow
 def test_restarts_together_equal_restarts_one_by_one():
     seeds = (0, 1)
     settings = [{}, {"learning_rate": 0.05, "gap_rate": 0.3, "balance": 0.5}]

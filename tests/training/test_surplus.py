@@ -74,6 +74,7 @@ def two_names():
     return trained(training, np.where((s == 1) & (np.arange(80)[:, None] % 2 == 0), 2, s)), training, validation
 
 
+@pytest.mark.slow
 def test_two_names_for_one_motion_become_one(two_names):
     system, training, validation = two_names
     assert np.count_nonzero(shares_in_use(look_closely(system, validation))) == 3
@@ -85,6 +86,7 @@ def test_two_names_for_one_motion_become_one(two_names):
     assert np.count_nonzero(shares_in_use(look_closely(found.system, validation))) == 2
 
 
+@pytest.mark.slow
 def test_three_motions_stay_three():
     training, s = drifting((0.2, -0.2, 0.0), 80, seed=0)
     validation, _ = drifting((0.2, -0.2, 0.0), 40, seed=1)
@@ -115,6 +117,7 @@ def test_paired_change_is_the_mean_difference_and_its_standard_error():
     assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == NEVER
 
 
+@pytest.mark.slow
 def test_too_few_windows_and_a_stop_merge_nothing(two_names):
     system, training, validation = two_names
     few = jax.tree.map(lambda leaf: leaf[:7], validation)

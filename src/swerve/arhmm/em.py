@@ -81,7 +81,7 @@ def expect_labels(model: ArHmm, frames: Frames, labels: Int[Array, "N T"]) -> St
 
 
 def maximize(model: ArHmm, statistics: Statistics, prior: Prior) -> ArHmm:
-    """The M-step, exact for the penalised objective.
+    """The M-step, exact for the penalised objective but for what rounding forbids.
 
     W' = W + (C - (W - W_0) ridge) (F + ridge)^-1 with F = `features`, C = `cross`, W_0 = persistence, and
     Q' = (sum w E[(e - D phi)(e - D phi)'] + ridge (W' - W_0)(W' - W_0)') / sum w, D = W' - W, floored.
@@ -211,7 +211,13 @@ def _log_normalized(counts):
 
 
 def _solve_positive(matrix, right):
-    factor = jnp.linalg.cholesky(matrix)
+    """Damped where channels are copies of each other, as joints of a rigid body are: then rounding decides the rest.
+
+    A step that is damped still ascends, and ends at the same maximum.
+    """
+    size = matrix.shape[-1]
+    lost = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix, axis1=-2, axis2=-1)
+    factor = jnp.linalg.cholesky(matrix + lost[..., None, None] * jnp.eye(size, dtype=matrix.dtype)[None])
     half = jax.scipy.linalg.solve_triangular(factor, right, lower=True)
     return jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)
 
