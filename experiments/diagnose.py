@@ -18,22 +18,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve import boards
-from swerve.build import build_collapsed
+from swerve.build import build_system
 from swerve.config import Config, Variant
-from swerve.data.windows import split_validation, to_frames
+from swerve.data.windows import split_validation
 from swerve.evaluation.scores import score
 from swerve.experiment import read_row
+from swerve.fitted import with_model
 from swerve.fitting import make_schedule
 from swerve.preparation import Prepared, prepare
 from swerve.reproduce import surroundings
 from swerve.training import loop
 from swerve.training.restarts import pick, stack
 from swerve.training.step import Restart, TrainingData, start
-from swerve.training.surplus import look_closely
 
 TRAINING_SEED, TEST_SEED, TEST_SEQUENCES = 101, 102, 200
 SHOWN = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
+GUIDED = Variant(guidance=20.0)
 UNGUIDED = {
+    "nothing": Variant(guidance=0.0),
     "balance": Variant(guidance=0.0, balance=1.0),
     "tempered": Variant(guidance=0.0, balance=1.0, evidence_temperature=10.0),
 }
@@ -55,9 +57,8 @@ def train(prepared: Prepared, config: Config, starts: list[str], guides: dict[st
     steps, names = config.training.steps, list(guides)
     states, restarts = [], []
     for i, name in enumerate(starts):
-        system = build_collapsed(
-            config.model,
-            config.posterior,
+        system = build_system(
+            config,
             channels=prepared.training.x.shape[-1],
             controls=0,
             stickiness=config.recipe.stickiness,
@@ -65,7 +66,7 @@ def train(prepared: Prepared, config: Config, starts: list[str], guides: dict[st
             change_scale=prepared.change_scale,
             key=jax.random.key(i),
         )
-        variant = UNGUIDED.get(name, Variant())
+        variant = UNGUIDED.get(name, GUIDED)
         schedule = make_schedule(config.recipe, variant, steps, widest_layer=config.widest_layer)
         states.append(start(system))
         restarts.append(
@@ -117,13 +118,10 @@ def main():
         raise SystemExit("Only rows of numbers whose windows are whole sequences can be started from their labels.")
     trained = train(prepared, config, options.starts, guides, options.seconds)
 
-    frames = to_frames(prepared.standardizer.apply_to(test.series()), length=test.s.shape[1])
-    frames = jax.tree.map(jnp.asarray, frames)
     rows = []
     for position, restart in enumerate(trained.alive):
-        labels = np.argmax(look_closely(pick(trained.systems, position), frames).regimes, axis=-1)
-        labels[:, 0] = labels[:, 1]
-        scores = score(list(labels), list(test.s)).as_dict()
+        run = with_model(pick(trained.systems, position), prepared, config, held_out=float("nan"))
+        scores = score([one.labels for one in run.segment(test.series())], list(test.s)).as_dict()
         bounds = [bound[restart] for bound in trained.history.bound]
         rows.append({"start": options.starts[restart], "bounds": bounds, **{name: scores[name] for name in SHOWN}})
         print(

@@ -97,6 +97,13 @@ def watched(
     )
 
 
+def bonus_of(guide: Float[Array, "T K"] | None, knobs: Knobs, valid: FrameMask, regimes: int) -> Float[Array, "T K"]:
+    """Nats that every frame gains in every regime: the guide's, where there is one."""
+    if guide is None:
+        return jnp.zeros((len(valid), regimes))
+    return jnp.where(valid[:, None], knobs.guidance * guide, 0.0)
+
+
 def usage_entropy(usage: Float[Array, " K"]) -> Float[Array, ""]:
     """Entropy of the share of frames each regime holds; its exponential is the number of regimes in use."""
     share = jnp.maximum(usage / usage.sum(), 1e-9)  # an unused regime must not stop the gradient

@@ -29,7 +29,7 @@ from swerve.baselines.shape import Shape
 from swerve.model.noise import DiagonalNoise
 from swerve.networks import Bidirectional, Lstm, Mlp
 from swerve.posterior import changes
-from swerve.system import AbstractSystem, Inference, watched
+from swerve.system import AbstractSystem, Inference, bonus_of, watched
 from swerve.types import FrameMask, Frames, Key
 
 NOTHING = 1e-30  # as good as no probability, with a finite logarithm
@@ -113,13 +113,15 @@ class Compile(AbstractSystem):
         options, exact = self.options, knobs.progress >= 1
         temperature = options.temperature * (options.last_temperature / options.temperature) ** knobs.progress
         temperature = jnp.where(exact, 0.0, temperature)
-        windows, log_prob = self.windows(frames), self._cut(self.log_prob(frames))
+        bonus = bonus_of(guide, knobs, frames.valid, self.regimes)
+        windows, log_prob = self.windows(frames), self._cut(self.log_prob(frames) + bonus)
         found = jax.vmap(self.segments, in_axes=(0, 0, 0, None))(
             *windows, self._noise(len(frames.x), key=key), temperature
         )
         fit = jnp.einsum("wik,wit,wtk->", found.drawn_codes, found.masks, log_prob)
         elbo = fit - jnp.where(exact, 1.0, options.divergence_weight) * found.divergence.sum()
-        return watched(elbo, self._joined(found, len(frames.x)), frames.valid)
+        marginals = self._joined(found, len(frames.x))
+        return watched(elbo, marginals, frames.valid, guidance=jnp.sum(marginals * bonus))
 
     def infer(self, frames: Frames, *, samples: int, key: Key) -> Inference:
         """Probabilities averaged over drawn boundaries; the path has each boundary and code where it is most probable,

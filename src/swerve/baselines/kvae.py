@@ -33,7 +33,7 @@ from swerve.baselines.shape import Shape
 from swerve.model.noise import DiagonalNoise
 from swerve.networks import Lstm, Mlp, scan_unroll
 from swerve.posterior import HALF_LOG_TWO_PI_E, SMALLEST_SCALE, frame_noise
-from swerve.system import AbstractSystem, Inference, watched
+from swerve.system import AbstractSystem, Inference, bonus_of, watched
 from swerve.types import FrameMask, Frames, Key
 
 ENCODER_HIDDEN = (32,)  # where the settings name no layers
@@ -94,7 +94,7 @@ class Kvae(AbstractSystem):
         return len(self.transition)
 
     def terms(self, frames, knobs, guide=None, *, key):
-        """From a single draw of the codes; no guide is followed."""
+        """From a single draw of the codes."""
         frames = frames.blanked()
         codes = self.codes(frames)
         a = codes.draw(key)
@@ -103,7 +103,9 @@ class Kvae(AbstractSystem):
         log_a = kalman.filter(*self.linear_system(alpha, frames.u), a, seen, frames.valid).log_likelihood
         residuals = frames.x - jax.vmap(self.decoder)(a)
         log_x = jax.vmap(lambda r, o: self.x_noise.log_prob(r[None], o)[0])(residuals, frames.observed).sum()
-        return watched(log_x + log_a + codes.entropy, _from_the_second(alpha, frames.valid), frames.valid)
+        weights = _from_the_second(alpha, frames.valid)
+        guidance = jnp.sum(weights * bonus_of(guide, knobs, frames.valid, self.regimes))
+        return watched(log_x + log_a + codes.entropy + guidance, weights, frames.valid, guidance=guidance)
 
     def infer(self, frames, *, samples, key):
         """alpha averaged over draws of the codes, its largest entry, and what the smoothed state looks like."""

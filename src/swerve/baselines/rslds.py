@@ -26,7 +26,7 @@ from swerve.baselines.shape import Shape
 from swerve.kalman import LOG_TWO_PI, Blocks, LinearDynamics, LinearEmission, posterior_of_blocks
 from swerve.model.noise import DiagonalNoise, FullNoise
 from swerve.objective import RegimeChain
-from swerve.system import AbstractSystem, Inference, watched
+from swerve.system import AbstractSystem, Inference, bonus_of, watched
 from swerve.triangles import cholesky, inverse, lower_factor
 from swerve.types import Frames, Key, LogEvidence, LogTransition
 
@@ -84,7 +84,7 @@ class Rslds(AbstractSystem):
         """The bound is a closed form: no draws, so that `key` has nothing to do."""
         frames = frames.blanked()
         system = self._at(knobs.progress)
-        bend = jnp.zeros((len(frames.x), self.regimes)) if guide is None else knobs.guidance * guide
+        bend = bonus_of(guide, knobs, frames.valid, self.regimes)
         states = jax.lax.stop_gradient(system.infer_states(frames, bend))
         chain = system.regime_chain(frames, states, bend)
         marginals = jax.lax.stop_gradient(messages.smooth(*chain).marginals)

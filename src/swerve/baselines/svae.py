@@ -34,7 +34,7 @@ from swerve.kalman import LOG_TWO_PI, BlockPosterior, Blocks
 from swerve.model.emission import MlpEmission
 from swerve.model.noise import DiagonalNoise
 from swerve.networks import Mlp
-from swerve.system import AbstractSystem, Inference, Knobs, watched
+from swerve.system import AbstractSystem, Inference, Knobs, bonus_of, watched
 from swerve.types import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
 
 SMALLEST_VARIANCE = 1e-5  # of the dynamics: float32 holds no precision that is sharper than this beside the potentials
@@ -275,7 +275,6 @@ class Svae(AbstractSystem):
         place, log_distance = jnp.split(jax.vmap(self.recognition)(read), 2, axis=1)
         seen = frames.observed.any(axis=1)[:, None]
         seen_precision = jnp.where(seen, 1 / (self.potential_floor + jnp.exp(2 * log_distance)), 0.0)
-        nothing = jnp.zeros((len(frames.x), self.regimes))
         return Chain(
             first_mean=self.first_mean,
             first_variance=self.first_noise.variance[0],
@@ -284,9 +283,9 @@ class Svae(AbstractSystem):
             variance=SMALLEST_VARIANCE + jnp.exp(2 * log_scale),
             seen_precision=seen_precision,
             seen_linear=seen_precision * place,
-            log_initial=jax.nn.log_softmax(nothing[0]),
+            log_initial=jax.nn.log_softmax(jnp.zeros(self.regimes)),
             log_transition=jax.nn.log_softmax(self.base, axis=1),
-            bonus=nothing if guide is None else jnp.where(frames.valid[:, None], knobs.guidance * guide, 0.0),
+            bonus=bonus_of(guide, knobs, frames.valid, self.regimes),
             valid=frames.valid,
         )
 
