@@ -56,6 +56,7 @@ TOP = {
         "run",
         "api",
         "cli",
+        "commands",
         "display",
         "reporting",
         "demo",

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 Key = PRNGKeyArray
 
 LogInitial = Float[Array, " K"]
+# The evidence, which names the number of frames, comes after the transitions: so this can not say "T-1".
 LogTransition = Float[Array, "steps K K"] | Float[Array, "K K"]
 LogEvidence = Float[Array, "T K"]
 FrameMask = Bool[Array, " T"]
