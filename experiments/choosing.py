@@ -1,20 +1,23 @@
-"""How many regimes, on boards where that is known: python experiments/choosing.py [BOARD ...] [--quick]
+"""How many regimes, on boards where that is known: python experiments/choosing.py [BOARD ...] [--model NAME] [--decide]
 
-Five draws of each board, every number of regimes, all restarts on one axis; results under experiments/results/choosing.
-Stopped, it goes on where it was. Truth is for scoring the choice, and chooses nothing.
+Five draws of each board, every number of regimes, all restarts on one axis; the models that `auto` searches one after
+the other, or the one that is named. Results under experiments/results/choosing, where `auto` is the choice among those
+that have been run. Stopped, it goes on where it was. Truth is for scoring the choice, and chooses nothing.
 """
 
-import sys
+import argparse
+import itertools
+import json
 import time
 from pathlib import Path
 
 import numpy as np
 
 from swerve import api, boards, choosing, display
-from swerve.preparation import prepare
+from swerve.preparation import Prepared, prepare
 from swerve.reproduce import surroundings
 from swerve.training.checkpoint import write_json
-from swerve.trust import agreement
+from swerve.trust import IN_USE, agreement
 
 RESULTS = Path(__file__).parent / "results" / "choosing"
 WORK = Path("runs/choosing")
@@ -33,13 +36,14 @@ QUICK = [
 ]
 
 
-def main(name: str, *, quick: bool) -> None:
+def search(name: str, model: str, *, quick: bool) -> None:
+    """Trains every number of regimes on every draw, and keeps what they tell."""
     truth, own = BOARDS[name]
     seeds, sequences, tried = (SEEDS[:2], 30, range(1, 4)) if quick else (SEEDS, SEQUENCES, TRIED)
     drawn = [boards.find(name).generate(sequences, seed=seed) for seed in seeds]
     frames = drawn[0].x.shape[1]
     config = api.make_config(
-        max(tried), "snlds", settings=[f"training.window={frames}", *SETTINGS, *own, *(QUICK if quick else [])]
+        max(tried), model, settings=[f"training.window={frames}", *SETTINGS, *own, *(QUICK if quick else [])]
     )
     sources = [prepare(board.series(), config) for board in drawn]
     work = WORK / (f"{name}-quick" if quick else name)
@@ -47,26 +51,26 @@ def main(name: str, *, quick: bool) -> None:
     began = time.perf_counter()
     with display.stop_on_interrupt() as stop, display.training_progress(config.training.steps) as show:
         found = choosing.train_all(sources, config, tried, out=work, on_report=show, on_note=show, should_stop=stop)
-    rows = [judged(one, source) for one, source in zip(found, sources, strict=True)]
-    for seed, row in zip(seeds, rows, strict=True):
-        row["seed"] = seed
-        print(f"{name} {seed}: {row['choice']['regimes']} of {truth}: {row['choice']['reason']}", flush=True)
-    right = sum(row["choice"]["regimes"] == truth for row in rows)
-    print(f"{name}: right in {right} of {len(rows)}")
+    rows = [{"seed": seed, **told(one, source)} for seed, one, source in zip(seeds, found, sources, strict=True)]
     about = {
         "board": name,
+        "model": model,
         "true_regimes": truth,
-        "right": right,
         "sequences": sequences,
         "settings": [*SETTINGS, *own],
     }
     seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
-    (work if quick else RESULTS).mkdir(parents=True, exist_ok=True)
-    write_json((work if quick else RESULTS) / f"{name}.json", {**about, "rows": rows, **seconds, **surroundings()})
+    write_json(stored(name, model, quick), {**about, "rows": rows, **seconds, **surroundings()})
 
 
-def judged(found, source) -> dict:
-    """The choice, and what another rule would need to be tried on the same models."""
+def stored(name: str, model: str, quick: bool) -> Path:
+    folder = WORK / f"{name}-quick" if quick else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}-{model}.json"
+
+
+def told(found: dict[int, choosing.Restarts], source: Prepared) -> dict:
+    """What the rule reads, and what another rule would need to be tried on the same models."""
     lengths = np.asarray(source.validation.valid).sum(axis=1)
     every = {}
     for regimes, one in found.items():
@@ -77,10 +81,64 @@ def judged(found, source) -> dict:
             "pairwise": [round(pair, 4) for pair in pairs],
             "in_use": [np.bincount(labels, minlength=max(found)).tolist() for labels in one.labels],
         }
-    return {"choice": choosing.decide(found, lengths).as_dict(), "by_regimes": every, "lengths": lengths.tolist()}
+    return {"by_regimes": every, "lengths": lengths.tolist()}
+
+
+def evidence(row: dict, model: str) -> dict[int, choosing.Evidence]:
+    """The inverse, as far as the rule reads it."""
+    found = {}
+    for regimes, one in row["by_regimes"].items():
+        restarts = len(one["windows"])
+        half = max(2, -(-restarts // 2))
+        pairs = zip(itertools.combinations(range(restarts), 2), one["pairwise"], strict=True)
+        agreed = [value for (_, last), value in pairs if last < half]
+        held = np.array(one["in_use"][0])
+        in_use = int(np.sum(held >= IN_USE * held.sum()))
+        found[int(regimes)] = choosing.Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use, model)
+    return found
+
+
+def decide(name: str, *, quick: bool) -> None:
+    """The choice on every draw: of each model by itself, and of `auto` where all that it searches are there."""
+    searches = {
+        path.stem.removeprefix(f"{name}-"): json.loads(path.read_text())
+        for path in sorted(stored(name, "x", quick).parent.glob(f"{name}-*lds.json"))
+    }
+    if not searches:
+        return
+    told = {model: [evidence(row, model) for row in one["rows"]] for model, one in searches.items()}
+    if set(choosing.SEARCHED_BY_AUTO) <= set(told):
+        both = [told[model] for model in choosing.SEARCHED_BY_AUTO]
+        told["auto"] = [choosing.better_of(draws) for draws in zip(*both, strict=True)]
+    first = next(iter(searches.values()))
+    truth, rows = first["true_regimes"], first["rows"]
+    choices = {
+        model: [choosing.decide(one, np.array(row["lengths"])).as_dict() for one, row in zip(found, rows, strict=True)]
+        for model, found in told.items()
+    }
+    right = {model: sum(one["regimes"] == truth for one in every) for model, every in choices.items()}
+    about = {"board": name, "true_regimes": truth, "seeds": [row["seed"] for row in rows], "right": right}
+    commits = {model: one["commit"] for model, one in searches.items()}
+    write_json(stored(name, "choices", quick), {**about, "choices": choices, "commits": commits})
+    for model, every in choices.items():
+        for seed, one in zip(about["seeds"], every, strict=True):
+            print(f"{name} {model} {seed}: {one['regimes']} of {truth}: {one['reason']}")
+        print(f"{name} {model}: right in {right[model]} of {len(every)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("boards", nargs="*", choices=[[], *BOARDS], metavar="BOARD", help=", ".join(BOARDS))
+    parser.add_argument("--model", choices=choosing.SEARCHED_BY_AUTO, help="only this one")
+    parser.add_argument("--quick", action="store_true", help="minutes, to see that it works")
+    parser.add_argument("--decide", action="store_true", help="train nothing; choose from what is stored")
+    options = parser.parse_args()
+    for name in options.boards or BOARDS:
+        for model in [options.model] if options.model else choosing.SEARCHED_BY_AUTO:
+            if not options.decide:
+                search(name, model, quick=options.quick)
+        decide(name, quick=options.quick)
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    for board in [word for word in words if word != "--quick"] or BOARDS:
-        main(board, quick="--quick" in words)
+    main()

@@ -7,7 +7,7 @@ import pytest
 from tiny import LINEAR, SETTINGS, drifts
 
 from swerve import api, choosing, reporting
-from swerve.choosing import Restarts, decide
+from swerve.choosing import Evidence, Restarts, better_of, decide, weighed
 from swerve.data import bouncing_ball
 from swerve.errors import InputError
 from swerve.types import Series
@@ -18,11 +18,25 @@ LENGTHS = np.full(20, 10)
 SPREAD = np.random.default_rng(0).permutation(np.linspace(-1.0, 1.0, 20))
 
 
-def restarts(bound: float, regimes: int, *, agree: bool = True, spread: float = 0.1) -> Restarts:
-    """Two restarts with a bound per frame, whose labels agree or not."""
+def restarts(bound: float, regimes: int, *, agree: bool = True, spread: float = 0.1, model: str = "") -> Evidence:
+    """What two restarts tell that have a bound per frame and labels that agree or not."""
     labels = np.arange(200) // 20 % regimes
     other = labels if agree else np.random.default_rng(regimes).integers(0, regimes, 200)
-    return Restarts([10 * bound + spread * SPREAD * regimes, np.full(20, 10 * bound - 5)], [labels, other])
+    two = Restarts([10 * bound + spread * SPREAD * regimes, np.full(20, 10 * bound - 5)], [labels, other])
+    return weighed({regimes: two}, model)[regimes]
+
+
+def test_the_model_whose_restarts_agree_stands_for_a_number_then_the_better_bound():
+    linear = {2: restarts(1.5, 2, model="slds"), 3: restarts(1.5, 3, model="slds"), 4: restarts(1.7, 4, model="slds")}
+    bent = {
+        2: restarts(1.6, 2, agree=False, model="snlds"),
+        3: restarts(1.6, 3, model="snlds"),
+        5: restarts(1.0, 5, agree=False, model="snlds"),
+    }
+    for order in ([linear, bent], [bent, linear]):
+        found = better_of(order)
+        assert {regimes: one.model for regimes, one in found.items()} == {2: "slds", 3: "snlds", 4: "slds", 5: "snlds"}
+    assert [one.model for one in decide(found, LENGTHS).tried] == ["slds", "snlds", "slds", "snlds"]
 
 
 def test_the_smallest_number_within_one_standard_error():

@@ -22,6 +22,7 @@ from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, make_restarts, plan_of
 from swerve.preparation import Prepared, prepare
 from swerve.seeds import straddles, window_likelihoods
+from swerve.settings import with_kind
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, read_json, write_json
 from swerve.training.comparison import FEWEST_WINDOWS, paired_change
@@ -34,7 +35,8 @@ from swerve.types import Series
 
 FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
-SEARCH_FILE, CHOICE_FILE, CHECKPOINT_FILE = "search.json", "choice.json", "choosing.safetensors"
+SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
+SEARCHED_BY_AUTO = ("slds", "snlds")  # regimes that are linear, and regimes that may bend
 
 
 class Restarts(NamedTuple):
@@ -46,6 +48,19 @@ class Restarts(NamedTuple):
     """Of the held-out frames."""
     straddles: bool = False
     """Whether a regime lives on windows that straddle a switch (docs/decisions/0013)."""
+
+
+class Evidence(NamedTuple):
+    """What restarts with the same number of regimes tell about that number."""
+
+    windows: Float[np.ndarray, " N"]
+    """The bound of every held-out window in nats, of the best restart."""
+    agreement: float | None
+    """Mean adjusted Rand index of the better half of the restarts; 1 for a single regime."""
+    in_use: int
+    """Regimes that hold 1 % of the held-out frames or more."""
+    model: str = ""
+    """By name."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,8 @@ class Tried:
     """Mean adjusted Rand index of the better half of the restarts; 1 for a single regime."""
     in_use: int
     """Regimes that hold 1 % of the held-out frames or more."""
+    model: str = ""
+    """Which of the models that were tried stands for this number."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +128,16 @@ def choose_regimes(
     if config.kind == "arhmm":
         choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
-        (found,) = train_all(
-            [prepared],
-            config,
-            tried,
-            out=out,
-            on_report=on_report,
-            on_note=on_note,
-            should_stop=should_stop,
-        )
-        choice = decide(found, _lengths(prepared))
+        kinds = SEARCHED_BY_AUTO if config.kind == "auto" else (config.kind,)
+        found = []
+        for kind in kinds:
+            own = with_kind(config, kind) if config.kind == "auto" else config
+            on_note(f"training {kind} with {first} to {last} regimes")
+            (search,) = train_all(
+                [prepared], own, tried, out=out, on_report=on_report, on_note=on_note, should_stop=should_stop
+            )
+            found.append(weighed(search, kind))
+        choice = decide(better_of(found), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
@@ -134,7 +151,7 @@ def choose_with_arhmms(
     for regimes in tried:
         on_note(f"fitting AR-HMMs with {regimes} regimes")
         found[regimes] = _arhmms(prepared, config, regimes)
-    return decide(found, _lengths(prepared))
+    return decide(weighed(found, config.kind), _lengths(prepared))
 
 
 def _lengths(prepared: Prepared) -> Int[np.ndarray, " N"]:
@@ -193,7 +210,7 @@ def train_all(
         restarts,
         TrainingData(training, guides),
         validation,
-        checkpoint=None if out is None else out / CHECKPOINT_FILE,
+        checkpoint=None if out is None else out / f"{config.kind}.safetensors",
         on_report=on_report,
         should_stop=should_stop,
     )
@@ -221,8 +238,7 @@ def _for_search(config: Config, allowed: Sequence[int]) -> Config:
     training = dataclasses.replace(config.training, restarts=len(allowed), rungs=(), merging=0.0)
     model = dataclasses.replace(config.model, regimes=max(allowed))
     recipe = dataclasses.replace(config.recipe, variants=tuple(variants))
-    kind = "snlds" if config.kind == "auto" else config.kind
-    return dataclasses.replace(config, kind=kind, training=training, model=model, recipe=recipe)
+    return dataclasses.replace(config, training=training, model=model, recipe=recipe)
 
 
 def _one_axis(parts: Sequence[Any]) -> Any:
@@ -250,23 +266,41 @@ def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
     return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group))
 
 
-def decide(found: dict[int, Restarts], lengths: Int[np.ndarray, " N"]) -> Choice:
+def weighed(found: dict[int, Restarts], model: str) -> dict[int, Evidence]:
+    """What the restarts of a model tell about every number of regimes."""
+    return {
+        regimes: Evidence(one.windows[0], _agreement(one, regimes), _in_use(one.labels[0]), model)
+        for regimes, one in found.items()
+    }
+
+
+def better_of(searches: Sequence[dict[int, Evidence]]) -> dict[int, Evidence]:
+    """For every number of regimes the model whose restarts agree; of several such, or none, the better bound."""
+
+    def worth(one: Evidence) -> tuple[bool, float]:
+        return (one.agreement or 0.0) >= AGREE, float(one.windows.sum())
+
+    found: dict[int, Evidence] = {}
+    for regimes, one in (pair for search in searches for pair in search.items()):
+        if regimes not in found or worth(one) > worth(found[regimes]):
+            found[regimes] = one
+    return found
+
+
+def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice:
     """The smallest number within one standard error of the best held-out bound whose restarts agree."""
     if not found:
         raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
-    windows = {regimes: one.windows[0] for regimes, one in found.items()}
-    agreed = {regimes: _agreement(one, regimes) for regimes, one in found.items()}
-    agreeing = [regimes for regimes in found if regimes > 1 and (agreed[regimes] or 0.0) >= AGREE]
+    agreeing = [regimes for regimes, one in found.items() if regimes > 1 and (one.agreement or 0.0) >= AGREE]
     pool = agreeing or list(found)
-    best = max(pool, key=lambda regimes: windows[regimes].sum())
+    best = max(pool, key=lambda regimes: found[regimes].windows.sum())
     enough = len(lengths) >= FEWEST_WINDOWS
     tried = tuple(
         Tried(
             regimes,
-            float(windows[regimes].sum() / lengths.sum()),
-            *(paired_change(windows[regimes], windows[best], lengths) if len(lengths) > 1 else (0.0, 0.0)),
-            agreed[regimes],
-            _in_use(one.labels[0]),
+            float(one.windows.sum() / lengths.sum()),
+            *(paired_change(one.windows, found[best].windows, lengths) if len(lengths) > 1 else (0.0, 0.0)),
+            *one[1:],
         )
         for regimes, one in sorted(found.items())
     )
