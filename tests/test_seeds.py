@@ -5,6 +5,8 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
+from tiny import drifts
 
 from swerve import seeds
 from swerve.config import ArHmmConfig, Config, TrainingConfig
@@ -13,8 +15,8 @@ from swerve.data.windows import to_frames
 from swerve.preparation import prepare
 from swerve.seeds import (
     Candidate,
-    agreeing_first,
     agreement,
+    fit_candidates,
     most_trustworthy_first,
     shortest_regime,
     simplest_that_pays,
@@ -43,13 +45,26 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
 
 
-def test_lags_whose_restarts_agree_come_first_when_asked():
+def test_restarts_agree_whatever_they_call_their_regimes():
     two, four = (
         [candidate(2, 1.0, LONG), candidate(2, 1.5, 1 - LONG)],
         [candidate(4, 3.0, SHORT), candidate(4, 2.0, LONG)],
     )
     assert agreement(two) == 1 and agreement(four) < 0.5 and agreement(two[:1]) == 0
-    assert [(one.lags, one.held_out) for one in agreeing_first(four + two)] == [(2, 1.5), (2, 1), (4, 3), (4, 2)]
+
+
+def test_a_consensus_comes_first_and_reads_the_lags_whose_restarts_agree_most():
+    """Two drifts; of the candidates with two lags one has lost its second regime."""
+    config = Config(arhmm=ArHmmConfig(lags=(1, 2), features=(0,), restarts=2, max_iterations=20))
+    prepared = prepare(drifts(), config)
+    fitted = fit_candidates(prepared.training, prepared.validation, config.arhmm, regimes=2, key=jax.random.key(0))
+    lost = [one._replace(labels=np.where(one.labels > 0, 0, one.labels)) for one in fitted if one.lags == 2][:1]
+    candidates = [one for one in fitted if one.lags == 1] + lost
+    first, *others = seeds.with_consensus(candidates, prepared.training, prepared.validation, config.arhmm)
+    assert first.lags == 1 and {one.lags for one in others} == {1}
+    assert first.held_out == others[0].held_out and first.model is not others[0].model
+    found, best = (seeds.labels_of(one.model, prepared.validation) for one in (first, others[0]))
+    assert adjusted_rand_score(found[found >= 0], best[best >= 0]) > 0.9
 
 
 def test_how_far_the_next_switch_is():

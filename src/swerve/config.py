@@ -167,10 +167,9 @@ class ArHmmConfig:
     channels_as_one: bool = False
     """All channels of a frame together tell as much about its regime as one would. For recordings of the world, whose
     channels err together: regimes last longer, and first guesses come from merging stretches (docs/decisions/0026)."""
-    lags_by_agreement: bool = False
-    """Choose the lags whose restarts agree most about the held-out part, not those that predict it best."""
-    ends_on_all: bool = False
-    """The chosen model is fitted further, to the held-out part too."""
+    consensus: bool = False
+    """The model is fitted, to all recordings, from what all restarts with all lags say together; it reads the lags
+    whose restarts agree most (docs/decisions/0027)."""
     max_iterations: int = 200
     seed_windows: int = 400
     """A seed is fitted to at most this many training windows."""

@@ -17,7 +17,7 @@ from swerve.config import Config, Recipe, Variant
 from swerve.errors import InputError
 from swerve.preparation import Prepared, coded
 from swerve.schedule import Schedule
-from swerve.seeds import Candidate, cached_guides, fit_candidates, fitted_further
+from swerve.seeds import Candidate, cached_guides, fit_candidates, with_consensus
 from swerve.system import AbstractSystem
 from swerve.training import loop
 from swerve.training.loop import Plan, Report, Rung, Trained
@@ -46,9 +46,8 @@ def fit_arhmm(
             key=jax.random.key(config.seed),
             should_stop=should_stop,
         )
-        if candidates and config.arhmm.ends_on_all:
-            best = fitted_further(candidates[0], there.training, there.validation, config.arhmm)
-            candidates = [best, *candidates[1:]]
+        if candidates and config.arhmm.consensus:
+            candidates = with_consensus(candidates, there.training, there.validation, config.arhmm)
     if not candidates:
         raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
     return candidates

@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from swerve import arhmm
 from swerve.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.config import ArHmmConfig
+from swerve.ensemble import consensus
 from swerve.stages import commonest_first, divide_alike, events_before, single_frames, striking_changes
 from swerve.training.checkpoint import read_arrays, write_atomically
 from swerve.types import Frames, Key
@@ -53,7 +54,6 @@ def fit_candidates(
     they have more ways to go wrong. Once `should_stop` says so, those fitted so far are all there are.
     """
     candidates: list[Candidate] = []
-    best_first = agreeing_first if config.lags_by_agreement else most_trustworthy_first
 
     def fit_all(lags: Iterable[int], features: int, key: Key) -> None:
         for count in lags:
@@ -62,13 +62,13 @@ def fit_candidates(
             candidates.extend(_fit(training, validation, config, regimes, count, features, key))
 
     for features in sorted(config.features):
-        promising = _best_lags(best_first(candidates)) or affordable_lags(config, training.x.shape[-1])
+        promising = _best_lags(most_trustworthy_first(candidates)) or affordable_lags(config, training.x.shape[-1])
         fit_all([lags for lags in promising if lags or not features], features, key)
-    best = simplest_that_pays(candidates, best_first)
+    best = simplest_that_pays(candidates)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
         again = jax.random.fold_in(key, 1000 + extra)
-        fit_all(_best_lags(best_first(best)), best[0].features, again)
-    return simplest_that_pays(candidates, best_first)
+        fit_all(_best_lags(most_trustworthy_first(best)), best[0].features, again)
+    return simplest_that_pays(candidates)
 
 
 def affordable_lags(config: ArHmmConfig, channels: int) -> list[int]:
@@ -130,15 +130,6 @@ def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
     return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
 
 
-def agreeing_first(candidates: list[Candidate]) -> list[Candidate]:
-    """The lags whose restarts agree most come first, and of those the best held-out likelihood (docs/decisions/0026).
-
-    More lags always predict better. Regimes that are found again from other starts are there to be found.
-    """
-    groups = _by_lags(candidates)
-    return [one for group in sorted(groups, key=lambda group: -agreement(group)) for one in group]
-
-
 def agreement(group: list[Candidate]) -> float:
     """Mean adjusted Rand index over pairs of restarts, of the held-out frames; 0 where there is but one restart."""
     labels = [one.labels[one.labels >= 0] for one in group]
@@ -167,10 +158,7 @@ def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
     return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
 
 
-def simplest_that_pays(
-    candidates: list[Candidate],
-    best_first: Callable[[list[Candidate]], list[Candidate]] = most_trustworthy_first,
-) -> list[Candidate]:
+def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     """Those with the fewest features whose best is within WORTH_BENDING of the best of all, the best first.
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
@@ -179,7 +167,7 @@ def simplest_that_pays(
     bests = [group[0] for group in groups if not straddles(group)] or [group[0] for group in groups]
     enough = max((one.held_out for one in bests), default=0.0) - WORTH_BENDING
     fewest = min((one.features for one in bests if one.held_out >= enough), default=0)
-    return best_first([one for one in candidates if one.features == fewest])
+    return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
@@ -194,12 +182,25 @@ def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     return [one for each in rounds for one in each if one is not None]
 
 
-def fitted_further(chosen: Candidate, training: Frames, validation: Frames, config: ArHmmConfig) -> Candidate:
-    """EM from the regimes that a model finds in the frames it was fitted to and judged by, over all of them."""
+def with_consensus(
+    candidates: list[Candidate], training: Frames, validation: Frames, config: ArHmmConfig
+) -> list[Candidate]:
+    """First a model that EM finds from the consensus of all candidates about all frames, then those with its lags.
+
+    More lags always predict better, so the lags are those whose restarts agree most: regimes that are found again from
+    other starts are there to be found. The model has seen the held-out part; its number is that of the best that has
+    not.
+    """
     every = jax.tree.map(lambda *parts: jnp.concatenate(parts), training, validation)
-    options = _options(config, chosen.model.regimes, chosen.lags, chosen.features, channels=every.x.shape[-1])
-    fit = arhmm.fit_from_labels(every, labels_of(chosen.model, every), options)
-    return chosen._replace(model=fit.model) if np.isfinite(fit.log_likelihood) else chosen
+    agreeing = max(_by_lags(candidates), key=agreement)
+    best, valid = agreeing[0], np.asarray(every.valid)
+    regimes = best.model.regimes
+    together = consensus(np.stack([labels_of(one.model, every)[valid] for one in candidates]), regimes)
+    labels = np.full(valid.shape, -1, np.int32)
+    labels[valid] = together
+    options = _options(config, regimes, best.lags, best.features, channels=every.x.shape[-1])
+    fit = arhmm.fit_from_labels(every, labels, options)
+    return [best._replace(model=fit.model), *agreeing] if np.isfinite(fit.log_likelihood) else agreeing
 
 
 @jax.jit
