@@ -26,7 +26,7 @@ def consensus(labels: Segmentations, regimes: int) -> Int[np.ndarray, " F"]:
 
 
 def _affinity(
-    labels: Segmentations, compared: Segmentations, groups: Int[np.ndarray, " f"]
+    labels: Segmentations, compared: Int[np.ndarray, "M f"], groups: Int[np.ndarray, " f"]
 ) -> Float[np.ndarray, "F G"]:
     count = labels.max() + 1
     belongs = np.eye(groups.max() + 1)[groups]
