@@ -1,8 +1,8 @@
 """How many regimes, on boards where that is known: python experiments/choosing.py [BOARD ...] [--model NAME] [--decide]
 
-Five draws of each board, every number of regimes, all restarts on one axis; the models that `auto` searches one after
-the other, or the one that is named. Results under experiments/results/choosing, where `auto` is the choice among those
-that have been run. Stopped, it goes on where it was. Truth is for scoring the choice, and chooses nothing.
+Five draws of each board, every number of regimes, all restarts on one axis. Results under experiments/results/choosing:
+what the restarts of a model tell, and the choices that follow from it. Stopped, it goes on where it was. Truth is for
+scoring the choice, and chooses nothing.
 """
 
 import argparse
@@ -27,6 +27,7 @@ BOARDS = {
     "fields-0.02": (3, ["model.state_size=2"]),
 }
 """The true number of regimes, and settings."""
+MODELS = ("snlds", "slds")
 SEEDS = (7301, 7302, 7303, 7304, 7305)
 SEQUENCES, TRIED = 300, range(1, 6)
 SETTINGS = ["training.steps=3000", "training.report_every=500", "training.validation_share=0.15"]
@@ -84,7 +85,7 @@ def told(found: dict[int, choosing.Restarts], source: Prepared) -> dict:
     return {"by_regimes": every, "lengths": lengths.tolist()}
 
 
-def evidence(row: dict, model: str) -> dict[int, choosing.Evidence]:
+def evidence(row: dict) -> dict[int, choosing.Evidence]:
     """The inverse, as far as the rule reads it."""
     found = {}
     for regimes, one in row["by_regimes"].items():
@@ -94,47 +95,37 @@ def evidence(row: dict, model: str) -> dict[int, choosing.Evidence]:
         agreed = [value for (_, last), value in pairs if last < half]
         held = np.array(one["in_use"][0])
         in_use = int(np.sum(held >= IN_USE * held.sum()))
-        found[int(regimes)] = choosing.Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use, model)
+        found[int(regimes)] = choosing.Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use)
     return found
 
 
 def decide(name: str, *, quick: bool) -> None:
-    """The choice on every draw: of each model by itself, and of `auto` where all that it searches are there."""
-    searches = {
-        path.stem.removeprefix(f"{name}-"): json.loads(path.read_text())
-        for path in sorted(stored(name, "x", quick).parent.glob(f"{name}-*lds.json"))
-    }
-    if not searches:
-        return
-    told = {model: [evidence(row, model) for row in one["rows"]] for model, one in searches.items()}
-    if set(choosing.SEARCHED_BY_AUTO) <= set(told):
-        both = [told[model] for model in choosing.SEARCHED_BY_AUTO]
-        told["auto"] = [choosing.better_of(draws) for draws in zip(*both, strict=True)]
-    first = next(iter(searches.values()))
-    truth, rows = first["true_regimes"], first["rows"]
-    choices = {
-        model: [choosing.decide(one, np.array(row["lengths"])).as_dict() for one, row in zip(found, rows, strict=True)]
-        for model, found in told.items()
-    }
-    right = {model: sum(one["regimes"] == truth for one in every) for model, every in choices.items()}
-    about = {"board": name, "true_regimes": truth, "seeds": [row["seed"] for row in rows], "right": right}
-    commits = {model: one["commit"] for model, one in searches.items()}
+    """The choice on every draw, of every model that has been run."""
+    choices, right, commits, truth = {}, {}, {}, BOARDS[name][0]
+    for model in MODELS:
+        path = stored(name, model, quick)
+        if not path.is_file():
+            continue
+        search = json.loads(path.read_text())
+        choices[model] = [choosing.decide(evidence(row), np.array(row["lengths"])).as_dict() for row in search["rows"]]
+        right[model] = sum(one["regimes"] == truth for one in choices[model])
+        commits[model] = search["commit"]
+        for row, one in zip(search["rows"], choices[model], strict=True):
+            print(f"{name} {model} {row['seed']}: {one['regimes']} of {truth}: {one['reason']}")
+        print(f"{name} {model}: right in {right[model]} of {len(choices[model])}", flush=True)
+    about = {"board": name, "true_regimes": truth, "seeds": SEEDS, "right": right}
     write_json(stored(name, "choices", quick), {**about, "choices": choices, "commits": commits})
-    for model, every in choices.items():
-        for seed, one in zip(about["seeds"], every, strict=True):
-            print(f"{name} {model} {seed}: {one['regimes']} of {truth}: {one['reason']}")
-        print(f"{name} {model}: right in {right[model]} of {len(every)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("boards", nargs="*", choices=[[], *BOARDS], metavar="BOARD", help=", ".join(BOARDS))
-    parser.add_argument("--model", choices=choosing.SEARCHED_BY_AUTO, help="only this one")
+    parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--quick", action="store_true", help="minutes, to see that it works")
     parser.add_argument("--decide", action="store_true", help="train nothing; choose from what is stored")
     options = parser.parse_args()
     for name in options.boards or BOARDS:
-        for model in [options.model] if options.model else choosing.SEARCHED_BY_AUTO:
+        for model in [options.model] if options.model else MODELS:
             if not options.decide:
                 search(name, model, quick=options.quick)
         decide(name, quick=options.quick)

@@ -20,7 +20,7 @@ import numpy as np
 
 from swerve import boards, loading, results
 from swerve.data.columns import names_of
-from swerve.experiment import UNTRAINED, read_row, was_edited
+from swerve.experiment import UNTRAINED, read_row, settings_then, was_edited
 from swerve.settings import from_dict
 
 EXPERIMENTS = Path(__file__).resolve().parent
@@ -110,7 +110,7 @@ def models(board: str, experiments: Path) -> str:
 
 def parameters(stored: Stored) -> int:
     """How many numbers a run's model file holds."""
-    config, board = from_dict(stored["config"]), boards.find(stored["board"]).generate(1, seed=0)
+    config, board = from_dict(settings_then(stored)), boards.find(stored["board"]).generate(1, seed=0)
     series = board.series()[0]
     chosen = {name: stored["details"][0].get(name) for name in ("lags", "features")}
     about = {"columns": names_of(series), "controls": 0, "image": series.image, **chosen}

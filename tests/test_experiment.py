@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from swerve.experiment import (
     digest,
     quick,
     read_row,
+    settings_then,
     was_edited,
 )
 from swerve.recipes import RECIPES, with_recipe
+from swerve.settings import from_dict
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 ROWS = sorted(EXPERIMENTS.glob("*/*.toml"))
@@ -143,3 +146,15 @@ def test_a_result_knows_whether_its_row_was_edited():
     assert was_edited(stored, dataclasses.replace(experiment, curve=True), config)
     assert was_edited(stored, experiment, dataclasses.replace(config, seed=1))
     assert was_edited({**stored, "seeds": {"training": TRAINING_SEED, "test": TEST_SEED - 1}}, experiment, config)
+
+
+def test_a_setting_that_has_gone_since_is_passed_over_where_it_did_nothing():
+    experiment, config = Experiment(), Config()
+    seeds = {"training": TRAINING_SEED, "test": TEST_SEED}
+    stored = {"experiment": asdict(experiment), "config": asdict(config), "seeds": seeds}
+    stored = json.loads(json.dumps(stored))
+    stored["config"]["arhmm"]["ends_on_all"] = False
+    assert from_dict(settings_then(stored)) == config
+    assert not was_edited(stored, experiment, config)
+    stored["config"]["arhmm"]["ends_on_all"] = True
+    assert was_edited(stored, experiment, config)

@@ -1,4 +1,4 @@
-"""How many regimes: the smallest number within one standard error of the best held-out bound whose restarts agree.
+"""How many regimes: the smallest number that is as good as the best of those whose restarts agree.
 
 Models with 1, 2, 3, ... regimes are trained and judged on the same held-out windows (docs/choosing-regimes.md).
 """
@@ -36,7 +36,6 @@ from swerve.types import Series
 FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
-SEARCHED_BY_AUTO = ("slds", "snlds")  # regimes that are linear, and regimes that may bend
 
 
 class Restarts(NamedTuple):
@@ -59,8 +58,6 @@ class Evidence(NamedTuple):
     """Mean adjusted Rand index of the better half of the restarts; 1 for a single regime."""
     in_use: int
     """Regimes that hold 1 % of the held-out frames or more."""
-    model: str = ""
-    """By name."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,6 @@ class Tried:
     """Mean adjusted Rand index of the better half of the restarts; 1 for a single regime."""
     in_use: int
     """Regimes that hold 1 % of the held-out frames or more."""
-    model: str = ""
-    """Which of the models that were tried stands for this number."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +123,11 @@ def choose_regimes(
     if config.kind == "arhmm":
         choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
-        kinds = SEARCHED_BY_AUTO if config.kind == "auto" else (config.kind,)
-        found = []
-        for kind in kinds:
-            own = with_kind(config, kind) if config.kind == "auto" else config
-            on_note(f"training {kind} with {first} to {last} regimes")
-            (search,) = train_all(
-                [prepared], own, tried, out=out, on_report=on_report, on_note=on_note, should_stop=should_stop
-            )
-            found.append(weighed(search, kind))
-        choice = decide(better_of(found), _lengths(prepared))
+        own = with_kind(config, "snlds") if config.kind == "auto" else config
+        (search,) = train_all(
+            [prepared], own, tried, out=out, on_report=on_report, on_note=on_note, should_stop=should_stop
+        )
+        choice = decide(weighed(search), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
@@ -151,7 +141,7 @@ def choose_with_arhmms(
     for regimes in tried:
         on_note(f"fitting AR-HMMs with {regimes} regimes")
         found[regimes] = _arhmms(prepared, config, regimes)
-    return decide(weighed(found, config.kind), _lengths(prepared))
+    return decide(weighed(found), _lengths(prepared))
 
 
 def _lengths(prepared: Prepared) -> Int[np.ndarray, " N"]:
@@ -267,29 +257,20 @@ def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
     return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group))
 
 
-def weighed(found: dict[int, Restarts], model: str) -> dict[int, Evidence]:
-    """What the restarts of a model tell about every number of regimes."""
+def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
+    """What restarts tell about every number of regimes."""
     return {
-        regimes: Evidence(one.windows[0], _agreement(one, regimes), _in_use(one.labels[0]), model)
+        regimes: Evidence(one.windows[0], _agreement(one, regimes), _in_use(one.labels[0]))
         for regimes, one in found.items()
     }
 
 
-def better_of(searches: Sequence[dict[int, Evidence]]) -> dict[int, Evidence]:
-    """For every number of regimes the model whose restarts agree; of several such, or none, the better bound."""
-
-    def worth(one: Evidence) -> tuple[bool, float]:
-        return (one.agreement or 0.0) >= AGREE, float(one.windows.sum())
-
-    found: dict[int, Evidence] = {}
-    for regimes, one in (pair for search in searches for pair in search.items()):
-        if regimes not in found or worth(one) > worth(found[regimes]):
-            found[regimes] = one
-    return found
-
-
 def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice:
-    """The smallest number within one standard error of the best held-out bound whose restarts agree."""
+    """The smallest number within one standard error of the best held-out bound of those whose restarts agree.
+
+    Fewer regimes that explain as much are not passed over because they are harder to find: the smaller number need
+    not agree itself.
+    """
     if not found:
         raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
     agreeing = [regimes for regimes, one in found.items() if regimes > 1 and (one.agreement or 0.0) >= AGREE]
@@ -305,11 +286,7 @@ def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice
         )
         for regimes, one in sorted(found.items())
     )
-    equals = [
-        one
-        for one in tried
-        if one.regimes in {*pool, 1} and one.behind >= -one.error and (enough or one.regimes == best)
-    ]
+    equals = [one for one in tried if one.behind >= -one.error and (enough or one.regimes == best)]
     chosen = min(equals, key=lambda one: one.regimes)
     return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried)
 
@@ -333,10 +310,13 @@ def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> s
         gain = f"{best} regimes have the best held-out bound"
     else:
         gain = (
-            f"{chosen.regimes} regimes are within one standard error of the best held-out bound, that of {best}"
+            f"{chosen.regimes} regimes explain held-out windows as well as {best}"
             f" ({chosen.behind:+.3f} +- {chosen.error:.3f} nats per frame)"
         )
-    shown = f" and their restarts agree ({chosen.agreement:.2f})" if agreed and chosen.agreement is not None else ""
+    shown = ""
+    if agreed and chosen.agreement is not None:
+        verdict = "agree" if chosen.agreement >= AGREE else "do not agree; try more of them"
+        shown = f" and their restarts {verdict} ({chosen.agreement:.2f})"
     at_end = best == tried[-1].regimes and best > 1 and chosen.regimes == best
     more = " It is the largest number tried: try more." if at_end else ""
     return f"{gain}{shown}.{doubt}{more}"

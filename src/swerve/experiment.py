@@ -19,6 +19,8 @@ UNTRAINED = ("oracle", "majority")
 NOT_REAL = "quick: not the real thing"
 TRAINING_SEED, TEST_SEED = 5000, 5001
 """Of the boards' generators. Drawn anew whenever the recipe has changed, so that no row was tuned on its own data."""
+GONE = (("arhmm", "lags_by_agreement", False), ("arhmm", "ends_on_all", False))
+"""Settings that stored results may name and that are no more, at the value at which they did nothing."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,19 @@ def digest(experiment: Experiment, config: Config) -> str:
 
 def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
     """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
-    then = {**_as_json(Experiment()), **stored["experiment"]}, _filled(stored["config"], _as_json(Config()))
+    then = {**_as_json(Experiment()), **stored["experiment"]}, _filled(settings_then(stored), _as_json(Config()))
     seeds = stored["seeds"]["training"], stored["seeds"]["test"]
     return (*then, seeds) != (_as_json(experiment), _as_json(config), (TRAINING_SEED, TEST_SEED))
+
+
+def settings_then(stored: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a result, without those that have gone since and that it left alone."""
+    return {
+        section: {name: one for name, one in value.items() if (section, name, one) not in GONE}
+        if isinstance(value, dict)
+        else value
+        for section, value in stored["config"].items()
+    }
 
 
 def _filled(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
