@@ -21,6 +21,7 @@ import numpy as np
 from swerve import boards, loading, results
 from swerve.data.columns import names_of
 from swerve.experiment import UNTRAINED, read_row, settings_then, was_edited
+from swerve.preparation import code_names
 from swerve.settings import from_dict
 
 EXPERIMENTS = Path(__file__).resolve().parent
@@ -112,8 +113,10 @@ def parameters(stored: Stored) -> int:
     """How many numbers a run's model file holds."""
     config, board = from_dict(settings_then(stored)), boards.find(stored["board"]).generate(1, seed=0)
     series = board.series()[0]
+    coded = series.image is not None and config.kind == "arhmm"  # it reads the code of an image
+    columns = code_names(config.code_size) if coded else names_of(series)
     chosen = {name: stored["details"][0].get(name) for name in ("lags", "features")}
-    about = {"columns": names_of(series), "controls": 0, "image": series.image, **chosen}
+    about = {"columns": columns, "controls": 0, "image": None if coded else series.image, **chosen}
     return sum(leaf.size for leaf in jax.tree.leaves(loading.blank_model(config, about)))
 
 
@@ -215,7 +218,7 @@ def as_markdown(lines: Sequence[Sequence[str]]) -> str:
 def rows_of(name: str, folder: Path) -> Iterator[Stored]:
     for rows in sorted(path for path in folder.glob("*") if path.is_dir()):
         for stored in sorted(results.read_stored(rows), key=lambda one: one["file"]):
-            about_the_board = stored["board"] == name and name.startswith(rows.name)
+            about_the_board = stored.get("board") == name and name.startswith(rows.name)
             if rows.name == name or about_the_board:
                 yield {**stored, "outdated": outdated(stored, folder.parent / rows.name)}
 
