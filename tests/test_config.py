@@ -146,7 +146,7 @@ def test_a_recipe_brings_what_belongs_to_it(name):
         assert not found.model.switching_reads_z
         assert (found.model.dynamics == "gru") == (name == "paper-ball")
     else:
-        assert found == Config()
+        assert (found == Config()) == (name == "default")
     assert with_recipe(found, "default") == Config()
 
 
@@ -173,3 +173,11 @@ def test_settings_written_are_settings_read(kind, recipe, tmp_path):
     again = [value for option, value in zip(words[::2], words[1::2], strict=True) if option == "--set"]
     regimes, seed = int(given["--regimes"]), int(given["--seed"])
     assert api.make_config(regimes, given["--model"], given.get("--recipe"), seed=seed, settings=again) == config
+
+
+def test_a_recipe_takes_its_settings_away_again():
+    many = with_recipe(Config(), "many-channels")
+    assert many.arhmm.consensus and many.arhmm.channels_as_one and many.arhmm.lags == (0, 1, 2)
+    paper = with_recipe(many, "paper")
+    assert paper == with_recipe(Config(), "paper")
+    assert with_recipe(paper, "default") == Config()

@@ -81,7 +81,7 @@ def read_row(path: Path) -> tuple[Experiment, Config]:
 
 
 def _check(path: Path, experiment: Experiment, config: Config) -> None:
-    training, whole = config.training, PARTS["paper"][2]["steps"]
+    training, whole = config.training, PARTS["paper"]["training"]["steps"]
     if config.recipe.name == "paper" and training.steps < whole:
         raise InputError(f"{path}: with fewer than {whole} steps the paper's recipe is called paper-short.")
     if experiment.folds and experiment.board not in PUBLISHED:

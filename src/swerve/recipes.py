@@ -34,7 +34,8 @@ def shortened(paper: Recipe) -> Recipe:
     return dataclasses.replace(paper, name="paper-short", cosine_end=None)
 
 
-RECIPES = {"default": Recipe(), "paper": PAPER, "paper-short": shortened(PAPER), "paper-ball": PAPER_BALL}
+MANY_CHANNELS = dataclasses.replace(Recipe(), name="many-channels")
+RECIPES = {one.name: one for one in (Recipe(), MANY_CHANNELS, PAPER, shortened(PAPER), PAPER_BALL)}
 PAPER_MODEL = {
     "dynamics_residual": False,
     "emission_rectified": True,
@@ -51,37 +52,34 @@ PAPER_POSTERIOR = {
     "encoder_size": 16,
     "causal_size": 16,
 }
+PAPER_TRAINING = {"restarts": 1, "merging": 0.0}
 PARTS = {
-    "default": ({}, {}, {}),
-    "paper": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 300_000, "restarts": 1, "merging": 0.0}),
-    "paper-short": (PAPER_MODEL, PAPER_POSTERIOR, {"steps": 20_000, "restarts": 1, "merging": 0.0}),
-    "paper-ball": (
-        PAPER_MODEL | {"dynamics": "gru", "dynamics_hidden": (4,)},
-        PAPER_POSTERIOR,
-        {"steps": 10_000, "restarts": 1, "merging": 0.0},
-    ),
+    "default": {},
+    "many-channels": {"arhmm": {"lags": (0, 1, 2), "features": (0,), "channels_as_one": True, "consensus": True}},
+    "paper": {"model": PAPER_MODEL, "posterior": PAPER_POSTERIOR, "training": {"steps": 300_000, **PAPER_TRAINING}},
+    "paper-short": {
+        "model": PAPER_MODEL,
+        "posterior": PAPER_POSTERIOR,
+        "training": {"steps": 20_000, **PAPER_TRAINING},
+    },
+    "paper-ball": {
+        "model": PAPER_MODEL | {"dynamics": "gru", "dynamics_hidden": (4,)},
+        "posterior": PAPER_POSTERIOR,
+        "training": {"steps": 10_000, **PAPER_TRAINING},
+    },
 }
-"""What belongs to a recipe besides its numbers: settings of the model, the posterior and the training."""
+"""What belongs to a recipe besides its numbers, by section."""
 
 
 def with_recipe(config: Config, name: str) -> Config:
-    """The named recipe, with the model parts and the number of steps that belong to it."""
+    """The named recipe, with the settings that belong to it in place of those of the recipe before."""
     if name not in RECIPES:
         raise InputError(f"There is no recipe '{name}'{nearest(name, RECIPES)}")
     if name == config.recipe.name:
         return config
-    model, posterior, training = PARTS[name]
-    plain = Config()
-    forgotten = [
-        {key: getattr(section, key) for key in settings}
-        for section, settings in zip(
-            (plain.model, plain.posterior, plain.training), PARTS[config.recipe.name], strict=True
-        )
-    ]
-    return dataclasses.replace(
-        config,
-        recipe=RECIPES[name],
-        model=dataclasses.replace(config.model, **forgotten[0] | model),
-        posterior=dataclasses.replace(config.posterior, **forgotten[1] | posterior),
-        training=dataclasses.replace(config.training, **forgotten[2] | training),
-    )
+    plain, before, after = Config(), PARTS[config.recipe.name], PARTS[name]
+    changed = {}
+    for section in {**before, **after}:
+        forgotten = {key: getattr(getattr(plain, section), key) for key in before.get(section, {})}
+        changed[section] = dataclasses.replace(getattr(config, section), **forgotten | after.get(section, {}))
+    return dataclasses.replace(config, recipe=RECIPES[name], **changed)
