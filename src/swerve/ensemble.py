@@ -30,8 +30,8 @@ def _affinity(
 ) -> Float[np.ndarray, "F G"]:
     count = labels.max() + 1
     belongs = np.eye(groups.max() + 1)[groups]
-    total = 0.0
+    total = np.zeros((labels.shape[1], belongs.shape[1]))
     for every, some in zip(labels, compared, strict=True):
         shares = np.eye(count)[some].T @ belongs / belongs.sum(axis=0)
-        total = total + shares[every]
+        total += shares[every]
     return total / len(labels)

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -123,14 +124,14 @@ def digest(experiment: Experiment, config: Config) -> str:
     return hashlib.sha256(settings.encode()).hexdigest()[:8]
 
 
-def was_edited(stored: dict[str, Any], experiment: Experiment, config: Config) -> bool:
+def was_edited(stored: Mapping[str, Any], experiment: Experiment, config: Config) -> bool:
     """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
     then = {**_as_json(Experiment()), **stored["experiment"]}, _filled(settings_then(stored), _as_json(Config()))
     seeds = stored["seeds"]["training"], stored["seeds"]["test"]
     return (*then, seeds) != (_as_json(experiment), _as_json(config), (TRAINING_SEED, TEST_SEED))
 
 
-def settings_then(stored: dict[str, Any]) -> dict[str, Any]:
+def settings_then(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a result, without those that have gone since and that it left alone."""
     return {
         section: {name: one for name, one in value.items() if (section, name, one) not in GONE}
