@@ -38,6 +38,7 @@ ALLOWED = {
     "report": {"types"},
     "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
+    "ensemble": set(),  # labels in, labels out
     "segment": {"types", "messages", "system"},
     # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
     "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
