@@ -57,7 +57,7 @@ def test_a_consensus_comes_first_and_reads_the_lags_whose_restarts_agree_most():
     """Two drifts; of the candidates with two lags one has lost its second regime."""
     config = Config(arhmm=ArHmmConfig(lags=(1, 2), features=(0,), restarts=2, max_iterations=20))
     prepared = prepare(drifts(), config)
-    fitted = fit_candidates(prepared.training, prepared.validation, config.arhmm, regimes=2, key=jax.random.key(0))
+    fitted, _ = fit_candidates(prepared.training, prepared.validation, config.arhmm, regimes=2, key=jax.random.key(0))
     lost = [one._replace(labels=np.where(one.labels > 0, 0, one.labels)) for one in fitted if one.lags == 2][:1]
     candidates = [one for one in fitted if one.lags == 1] + lost
     first, *others = seeds.with_consensus(candidates, prepared.training, prepared.validation, config.arhmm)
@@ -106,5 +106,5 @@ def test_lags_are_chosen_to_fit_the_noise_without_straddling_the_switches(board,
     config = dataclasses.replace(Config(), training=TrainingConfig(window=100))
     prepared = prepare(board.series(), config)
     arhmm = ArHmmConfig(features=(0,))
-    found = seeds.fit_candidates(prepared.training, prepared.validation, arhmm, regimes=regimes, key=jax.random.key(0))
-    assert found[0].lags in lags
+    fits = seeds.fit_candidates(prepared.training, prepared.validation, arhmm, regimes=regimes, key=jax.random.key(0))
+    assert fits.candidates[0].lags in lags and not fits.config.channels_as_one

@@ -118,6 +118,11 @@ def test_a_single_regime_neither_collapses_nor_is_too_many():
     assert problems([np.zeros(50, int)], 1) == ()
 
 
+def test_channels_that_err_together_are_told_of():
+    (warned,) = problems(TWO, 2, as_one=True)
+    assert "err together" in warned.problem and "arhmm.as_one_from=0" in warned.remedy
+
+
 def test_too_few_regimes_unfinished_and_dropped_columns():
     found = problems(TWO, 2, finished=False, dropped=("age",), too_few="2 regimes may be too few.")
     assert [one.remedy.split()[0] for one in found] == ["Go", "Nothing", "Try"]

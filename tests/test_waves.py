@@ -74,7 +74,7 @@ def test_bending_must_pay(gain, features):
 def test_the_ball_needs_no_bending_and_without_lags_there_is_none():
     config = with_setting(with_setting(Config(), "arhmm.restarts=2"), "arhmm.lags=[0, 1]")
     prepared = prepare(boards.find("bouncing-ball").generate(60, seed=1).series(), config)
-    assert {one.features for one in fit_arhmm(prepared, config)} == {0}
+    assert {one.features for one in fit_arhmm(prepared, config).candidates} == {0}
 
 
 @pytest.mark.slow

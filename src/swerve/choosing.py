@@ -249,8 +249,7 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
 def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
     """The restarts of the most trustworthy AR-HMM with this many regimes."""
     model = dataclasses.replace(config.model, regimes=regimes)
-    unseen = dataclasses.replace(config.arhmm, consensus=False)  # a consensus is fitted to the held-out part too
-    candidates = fit_arhmm(prepared, dataclasses.replace(config, model=model, arhmm=unseen))
+    candidates, _ = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
     best = candidates[0]
     group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]

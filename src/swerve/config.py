@@ -1,6 +1,6 @@
 """Settings as frozen dataclasses."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from swerve.baselines.compile import CompileOptions
@@ -167,6 +167,9 @@ class ArHmmConfig:
     channels_as_one: bool = False
     """All channels of a frame together tell as much about its regime as one would. For recordings of the world, whose
     channels err together: regimes last longer, and first guesses come from merging stretches (docs/decisions/0026)."""
+    as_one_from: float = 2.5
+    """Where channels are found to err together so much (1: each errs on its own), they count as one, and what has not
+    been set is set as in the recipe many-channels (docs/decisions/0028). 0 never looks."""
     consensus: bool = False
     """The model is fitted, to all recordings, from what all restarts with all lags say together; it reads the lags
     whose restarts agree most (docs/decisions/0027)."""
@@ -174,12 +177,27 @@ class ArHmmConfig:
     seed_windows: int = 400
     """A seed is fitted to at most this many training windows."""
 
+    stages: bool = True
+    """Where single frames break the law that holds otherwise, seeds count these events (docs/decisions/0016)."""
+
     def temperature(self, channels: int) -> float:
         """What the evidence of a frame is divided by."""
         return float(channels) if self.channels_as_one else 1.0
 
-    stages: bool = True
-    """Where single frames break the law that holds otherwise, seeds count these events (docs/decisions/0016)."""
+    def for_joint_errors(self) -> "ArHmmConfig":
+        """The settings for channels that err together, in place of those that nobody has set."""
+        usual = ArHmmConfig()
+        return replace(
+            self, **{name: one for name, one in JOINT_ERRORS.items() if getattr(self, name) == getattr(usual, name)}
+        )
+
+
+JOINT_ERRORS: dict[str, Any] = {
+    "lags": (0, 1, 2),
+    "features": (0,),
+    "channels_as_one": True,
+    "consensus": True,
+}
 
 
 @dataclass(frozen=True)
@@ -221,6 +239,7 @@ SMALLEST = {
     "arhmm.max_iterations": 1,
     "arhmm.seed_windows": 1,
     "arhmm.stickiness": 0.0,
+    "arhmm.as_one_from": 0.0,
     "code.size": 1,
     "code.steps": 0,
     "code.batch_size": 1,

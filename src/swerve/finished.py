@@ -55,7 +55,7 @@ def _check(path: Path, experiment: Experiment, config: Config, result: Path, wor
 
 
 def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
-    return fit_arhmm(prepared, dataclasses.replace(config, seed=0))[0].model
+    return fit_arhmm(prepared, dataclasses.replace(config, seed=0)).candidates[0].model
 
 
 def _first(

@@ -31,26 +31,43 @@ MERGING_CALLS = 5  # in which a merge is trained; after each of them it may be g
 MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 
 
+class ArHmms(NamedTuple):
+    """AR-HMMs, the most trustworthy first."""
+
+    candidates: list[Candidate]
+    config: Config
+    """The settings they were fitted with."""
+
+
 def fit_arhmm(
-    prepared: Prepared, config: Config, *, should_stop: Callable[[], bool] = lambda: False
-) -> list[Candidate]:
-    """AR-HMMs with every number of lags and every start, the most trustworthy first; fewer if it should stop."""
+    prepared: Prepared,
+    config: Config,
+    *,
+    unseen: bool = False,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> ArHmms:
+    """AR-HMMs with every number of lags and every start; fewer if it should stop.
+
+    The first may be a consensus, fitted to the held-out windows too. With `unseen` there is none.
+    """
     if prepared.image is not None:
         raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
     with _on_cpu(prepared) as there:
-        candidates = fit_candidates(
+        candidates, settings = fit_candidates(
             there.training,
             there.validation,
             config.arhmm,
             regimes=config.model.regimes,
             key=jax.random.key(config.seed),
+            on_note=on_note,
             should_stop=should_stop,
         )
-        if candidates and config.arhmm.consensus:
-            candidates = with_consensus(candidates, there.training, there.validation, config.arhmm)
+        if candidates and settings.consensus and not unseen:
+            candidates = with_consensus(candidates, there.training, there.validation, settings)
     if not candidates:
         raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
-    return candidates
+    return ArHmms(candidates, dataclasses.replace(config, arhmm=settings))
 
 
 def fit_system(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from swerve.config import Config, Recipe, Variant
+from swerve.config import JOINT_ERRORS, Config, Recipe, Variant
 from swerve.errors import InputError, nearest
 
 PAPER = Recipe(
@@ -55,7 +55,7 @@ PAPER_POSTERIOR = {
 PAPER_TRAINING = {"restarts": 1, "merging": 0.0}
 PARTS = {
     "default": {},
-    "many-channels": {"arhmm": {"lags": (0, 1, 2), "features": (0,), "channels_as_one": True, "consensus": True}},
+    "many-channels": {"arhmm": JOINT_ERRORS},
     "paper": {"model": PAPER_MODEL, "posterior": PAPER_POSTERIOR, "training": {"steps": 300_000, **PAPER_TRAINING}},
     "paper-short": {
         "model": PAPER_MODEL,

@@ -219,8 +219,15 @@ def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, wor
                 chosen = choose_with_arhmms(view.prepared, own, range(1, experiment.regimes_up_to + 1))
                 own = merge(own, {"model": {"regimes": chosen.regimes}})
                 choice = {"choice": chosen.as_dict()}
-            best = fit_arhmm(view.prepared, own)[0]
-            detail = {"held_out": best.held_out, "lags": best.lags, "features": best.features, **choice}
+            (best, *_), settings = fit_arhmm(view.prepared, own)
+            as_one = settings.arhmm.channels_as_one
+            detail = {
+                "held_out": best.held_out,
+                "lags": best.lags,
+                "features": best.features,
+                "as_one": as_one,
+                **choice,
+            }
             write_json(done, {"scores": _score_model(best.model, view.prepared, own, view.board), "detail": detail})
         runs.append(read_json(done))
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]

@@ -25,7 +25,6 @@ from swerve.loading import load, load_names
 from swerve.preparation import Prepared, prepare
 from swerve.seeds import Candidate, window_likelihoods
 from swerve.settings import expected_duration, with_kind
-from swerve.system import AbstractSystem
 from swerve.training.checkpoint import digest_of
 from swerve.training.loop import Report, Trained
 from swerve.training.restarts import count, pick, stack
@@ -88,7 +87,7 @@ def fit(
             on_note("comparing with the regimes of the older run")
             run = aligned_to(run, older, series, called=str(align_to) if not isinstance(align_to, Run) else "the run")
         on_note("comparing restarts")
-        run = _with_trust(run, prepared, series)
+        run = _with_trust(run, prepared, series, asked=config)
         if out is not None:
             names, _ = load_names(out)
             run = dataclasses.replace(run, given_names=names or run.given_names)
@@ -109,7 +108,7 @@ class _Hears(NamedTuple):
 def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears) -> Run:
     if config.kind == "arhmm":
         hears.on_note("fitting AR-HMMs")
-        candidates = fit_arhmm(prepared, config, should_stop=hears.time_is_up)
+        candidates, config = fit_arhmm(prepared, config, on_note=hears.on_note, should_stop=hears.time_is_up)
         best = candidates[0]
         return with_model(best.model, prepared, config, best.held_out, others=_alike(candidates))
 
@@ -172,7 +171,7 @@ def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hear
             continue
         history = runs[kind].history
         seconds[kind] = history.seconds if history else time.perf_counter() - began
-        windows[kind] = _held_out_windows(runs[kind].model, prepared)
+        windows[kind] = _held_out_windows(runs[kind], prepared)
     if failed is not None and not runs:
         raise failed
     chosen = selection.select(
@@ -201,14 +200,20 @@ def _candidate(prepared: Prepared, config: Config, folder: Path | None, hears: _
     return run
 
 
-def _held_out_windows(model: AbstractSystem | ArHmm, prepared: Prepared) -> Float[np.ndarray, " N"]:
-    """Bound or likelihood of every held-out window, in nats of standardised data."""
-    if isinstance(model, ArHmm):
-        return np.asarray(window_likelihoods(model, prepared.validation), float)
-    return np.asarray(evaluate(model, prepared.validation).windows, float)
+def _held_out_windows(run: Run, prepared: Prepared) -> Float[np.ndarray, " N"]:
+    """Bound or likelihood of every held-out window, in nats of standardised data.
+
+    A consensus is fitted to these windows too, so that the best restart speaks for it, which is not.
+    """
+    if not isinstance(run.model, ArHmm):
+        return np.asarray(evaluate(run.model, prepared.validation).windows, float)
+    model = run.model
+    if run.config.arhmm.consensus and run.others is not None:
+        model = pick(run.others.models, 0)
+    return np.asarray(window_likelihoods(model, prepared.validation), float)
 
 
-def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series]) -> Run:
+def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked: Config) -> Run:
     """The run with what it says about itself, looked up on some of the recordings."""
     some = _some_of(series)
     segmented = [[one.labels for one in run.segment(some)]]
@@ -238,6 +243,7 @@ def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series]) -> Run:
             stickiness=expected_duration(run.config),
             finished=run.finished,
             dropped=run.dropped,
+            as_one=run.config.arhmm.channels_as_one and not asked.arhmm.channels_as_one,
             too_few=too_few(run.model, prepared, run.config) if isinstance(run.model, ArHmm) else "",
         ),
         selection=run.selection,

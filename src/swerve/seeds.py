@@ -39,6 +39,14 @@ class Candidate(NamedTuple):
     """Of the held-out windows; -1 where there is no frame."""
 
 
+class Fits(NamedTuple):
+    """AR-HMMs, the most trustworthy first."""
+
+    candidates: list[Candidate]
+    config: ArHmmConfig
+    """The settings they were fitted with."""
+
+
 def fit_candidates(
     training: Frames,
     validation: Frames,
@@ -46,7 +54,31 @@ def fit_candidates(
     *,
     regimes: int,
     key: Key,
+    on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
+) -> Fits:
+    """Every restart with every number of lags; all again where channels turn out to err together."""
+    data = training, validation
+    candidates = _candidates(*data, config, regimes=regimes, key=key, should_stop=should_stop)
+    if not candidates or not config.as_one_from or config.channels_as_one:
+        return Fits(candidates, config)
+    together = arhmm.joint_errors(candidates[0].model, training)
+    if together < config.as_one_from:
+        return Fits(candidates, config)
+    on_note(f"channels err together ({together:.1f}, where 1 is each on its own): they count as one")
+    as_one = config.for_joint_errors()
+    again = _candidates(*data, as_one, regimes=regimes, key=key, should_stop=should_stop)
+    return Fits(again, as_one) if again else Fits(candidates, config)
+
+
+def _candidates(
+    training: Frames,
+    validation: Frames,
+    config: ArHmmConfig,
+    *,
+    regimes: int,
+    key: Key,
+    should_stop: Callable[[], bool],
 ) -> list[Candidate]:
     """Every restart with every number of lags, the most trustworthy first, nonlinear ones only if they pay.
 
@@ -266,7 +298,7 @@ def guides_for(
     some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
     found = {
         count: by_lags_in_turn(
-            fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count))
+            fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count)).candidates
         )
         for count in sorted(set(wanted) - {0})
     }

@@ -156,11 +156,13 @@ def warnings(
     stickiness: float,
     finished: bool = True,
     dropped: Sequence[str] = (),
+    as_one: bool = False,
     too_few: str = "",
 ) -> tuple[Warned, ...]:
     """What may be wrong, in plain words, each with its remedy.
 
-    `stickiness`: how long segments were expected to last. `too_few`: why more regimes may be needed, if so.
+    `stickiness`: how long segments were expected to last. `as_one`: channels were found to err together.
+    `too_few`: why more regimes may be needed, if so.
     """
     found = []
     if not finished:
@@ -170,6 +172,13 @@ def warnings(
             Warned(
                 f"These columns never change and were left out: {', '.join(dropped)}.",
                 "Nothing to do, unless they should change: then look at the files.",
+            )
+        )
+    if as_one:
+        found.append(
+            Warned(
+                "The channels of these recordings err together, so all of a frame count as one witness of its regime.",
+                "Nothing to do; --set arhmm.as_one_from=0 counts each on its own.",
             )
         )
     asked, shares = len(regimes), [one.share for one in regimes]

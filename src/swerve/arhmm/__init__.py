@@ -2,6 +2,7 @@
 
 from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit, fit_from_labels
 from swerve.arhmm.model import ArHmm, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
+from swerve.arhmm.witnesses import joint_errors
 
 __all__ = [
     "ArHmm",
@@ -10,6 +11,7 @@ __all__ = [
     "Covariance",
     "fit",
     "fit_from_labels",
+    "joint_errors",
     "log_evidence",
     "log_likelihood",
     "seen_in_part",
