@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hmmlearn.hmm import GaussianHMM
+from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from swerve import arhmm, messages
 from swerve.arhmm import fitting
+from swerve.arhmm.gaps import KNOWN, REACH, carried
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import fit_waves
 from swerve.data import bouncing_ball, dubins
@@ -51,7 +53,7 @@ def accuracy(predicted, true) -> float:
 
 
 score = jax.jit(arhmm.log_likelihood, static_argnames="partial")
-score_all = jax.jit(jax.vmap(arhmm.log_likelihood, in_axes=(None, 0)))
+score_all = jax.jit(jax.vmap(arhmm.bridged_likelihood, in_axes=(None, 0)))
 smooth = jax.jit(arhmm.smooth)
 smooth_all = jax.jit(jax.vmap(jax.vmap(arhmm.smooth, in_axes=(None, 0)), in_axes=(0, None)))
 viterbi = jax.jit(arhmm.viterbi)
@@ -107,22 +109,44 @@ def observed_log_density(x, mean, covariance) -> float:
     return multivariate_normal.logpdf(x[seen], mean[seen], covariance[np.ix_(seen, seen)])
 
 
-def log_densities(model, x) -> np.ndarray:
-    """log p(x_t | its past, s_t = k), written down as the model is defined; NaN is missing."""
+def filled_by_hand(x, start_mean, *, bridging) -> tuple[np.ndarray, np.ndarray]:
+    """What lags read where values are missing, and which of it counts as known."""
+    filled, known = x.copy(), ~np.isnan(x)
+    for channel in range(x.shape[1]):
+        own, seen = filled[:, channel], np.flatnonzero(~np.isnan(x[:, channel]))
+        for t in np.flatnonzero(np.isnan(x[:, channel])):
+            before, after = seen[seen < t], seen[seen > t]
+            own[t] = x[before[-1], channel] if len(before) else start_mean[channel]
+            if bridging and len(before) and len(after) and after[0] - before[-1] <= REACH:
+                a, b = before[-1], after[0]
+                slopes = [
+                    np.polynomial.Polynomial.fit(nodes, x[nodes, channel], len(nodes) - 1).deriv()(at)
+                    for at, nodes in (
+                        (a, [n for n in (a - 1, a, b) if n in seen]),
+                        (b, [n for n in (a, b, b + 1) if n in seen]),
+                    )
+                ]
+                own[t] = CubicHermiteSpline([a, b], x[[a, b], channel], slopes)(t)
+                known[t, channel] = True
+    return filled, known
+
+
+def log_densities(model, x, *, bridging) -> np.ndarray:
+    """log p(x_t | its lags, s_t = k), written down as the model is defined; NaN is missing."""
     lags = model.lags
     start_mean, start_covariance = np.asarray(model.start_mean), covariances(model.start_noise)[0]
     weights, noise = np.asarray(model.weights), covariances(model.noise)
-    last_seen, history, densities = start_mean.copy(), [], []
+    filled, known = filled_by_hand(x, start_mean, bridging=bridging)
+    densities = []
     for t in range(len(x)):
-        if t == 0 and lags > 0:
-            densities.append([observed_log_density(x[t], start_mean, start_covariance)] * len(weights))
-        else:
-            past = [history[max(t - lag, 0)] for lag in range(1, lags + 1)]
-            bent = [] if model.waves is None else [np.asarray(model.waves(jnp.asarray(past[0][None])))[0]]
-            means = weights @ np.concatenate([*past, [1.0], *bent])
-            densities.append([observed_log_density(x[t], *one) for one in zip(means, noise, strict=True)])
-        last_seen = np.where(np.isnan(x[t]), last_seen, x[t])
-        history.append(last_seen)
+        read = [max(t - lag, 0) for lag in range(1, lags + 1)]
+        past = [filled[one] for one in read]
+        bent = [] if model.waves is None else [np.asarray(model.waves(jnp.asarray(past[0][None])))[0]]
+        means = weights @ np.concatenate([*past, [1.0], *bent])
+        tells = (t > 0) & known[read].all(axis=0) & (known[read].mean() >= KNOWN) if lags else np.full(x.shape[1], True)
+        told, rest = np.where(tells, x[t], np.nan), np.where(tells, np.nan, x[t])
+        by_start = observed_log_density(rest, start_mean, start_covariance)
+        densities.append([by_start + observed_log_density(told, *one) for one in zip(means, noise, strict=True)])
     return np.array(densities)
 
 
@@ -138,22 +162,25 @@ def log_joint(initial, transition, densities, path) -> float:
 )
 def test_inference_equals_enumeration_of_all_paths(lags, features, covariance):
     rng = np.random.default_rng(lags)
-    x = rng.normal(size=(6, 2))
-    x[0, 1] = x[2, 0] = np.nan  # the first has no past to be carried from
-    x[4] = np.nan
+    x = rng.normal(size=(7, 2))
+    x[0, 1] = x[3, 0] = np.nan  # the first has no past to be carried from
+    x[5] = np.nan
     with jax.enable_x64(True):
         model = random_model(rng, lags=lags, covariance=covariance, features=features)
         padded = one(pack([x, np.zeros((9, 2))], np.float64), 0)
-        paths = list(itertools.product(range(3), repeat=6))
+        paths = list(itertools.product(range(3), repeat=7))
         chain = np.asarray(model.log_initial), np.asarray(model.log_transition)
-        densities = log_densities(model, x)
+        likelihood = log_densities(model, x, bridging=False)
+        total = logsumexp([log_joint(*chain, likelihood, path) for path in paths])
+        densities = log_densities(model, x, bridging=True)
         joint = np.array([log_joint(*chain, densities, path) for path in paths])
         posterior = np.exp(joint - logsumexp(joint))
-        marginals = [[posterior @ [p[t] == k for p in paths] for k in range(3)] for t in range(6)]
+        marginals = [[posterior @ [p[t] == k for p in paths] for k in range(3)] for t in range(7)]
 
-        np.testing.assert_allclose(score(model, padded), logsumexp(joint), rtol=1e-10)
-        np.testing.assert_allclose(smooth(model, padded)[:6], marginals, atol=1e-10)
-        assert tuple(np.asarray(viterbi(model, padded))[:6]) == paths[joint.argmax()]
+        np.testing.assert_allclose(score(model, padded), total, rtol=1e-10)
+        np.testing.assert_allclose(arhmm.bridged_likelihood(model, padded), logsumexp(joint), rtol=1e-10)
+        np.testing.assert_allclose(smooth(model, padded)[:7], marginals, atol=1e-10)
+        assert tuple(np.asarray(viterbi(model, padded))[:7]) == paths[joint.argmax()]
 
 
 def test_whole_frames_need_no_factorisation_each():
@@ -384,6 +411,6 @@ def test_a_temperature_divides_the_evidence_when_regimes_are_inferred_and_leaves
     warm = replace(cold, temperature=3.0)
     frames = jax.tree.map(lambda leaf: leaf[0], pack(rng.normal(size=(1, 20, 2))))
     assert arhmm.log_likelihood(warm, frames) == arhmm.log_likelihood(cold, frames)
-    evidence = arhmm.log_evidence(cold, frames) / 3
+    evidence = arhmm.log_evidence(cold, carried(frames, cold.start_mean, cold.lags)) / 3
     expected = messages.smooth(cold.log_initial, cold.log_transition, evidence, frames.valid).marginals
     np.testing.assert_allclose(arhmm.smooth(warm, frames), expected, rtol=1e-6)

@@ -128,7 +128,7 @@ class Applied:
         return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
 
     def _long_bound(self, one: Series, key: Key) -> float:
-        walk = walk_of(self.model)
+        walk = walk_of(self.model, looks_ahead=False)
         assert walk is not None
         chunk = chunk_length(one.x.shape[1], self.regimes)
         return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
@@ -156,10 +156,13 @@ class Applied:
         return results
 
 
-def walk_of(model: AbstractSystem | ArHmm) -> AbstractWalk | None:
-    """The model on its way through a recording of any length; None if it needs a recording as a whole."""
+def walk_of(model: AbstractSystem | ArHmm, *, looks_ahead: bool = True) -> AbstractWalk | None:
+    """The model on its way through a recording of any length; None if it needs a recording as a whole.
+
+    A likelihood of x may not look ahead of an AR-HMM's lags.
+    """
     if isinstance(model, ArHmm):
-        return ArHmmWalk(model)
+        return ArHmmWalk(model, looks_ahead)
     return CollapsedWalk(model) if isinstance(model, System) else None
 
 

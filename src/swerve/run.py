@@ -109,8 +109,9 @@ def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears
     if config.kind == "arhmm":
         hears.on_note("fitting AR-HMMs")
         candidates, config = fit_arhmm(prepared, config, on_note=hears.on_note, should_stop=hears.time_is_up)
-        best = candidates[0]
-        return with_model(best.model, prepared, config, best.held_out, others=_alike(candidates))
+        run = with_model(candidates[0].model, prepared, config, math.nan, others=_alike(candidates))
+        held_out = _held_out_windows(run, prepared).sum() / np.asarray(prepared.validation.valid).sum()
+        return dataclasses.replace(run, held_out=float(held_out))
 
     def report(now: Report) -> None:
         hears.on_report(now)

@@ -29,10 +29,11 @@ STRADDLING = 1.25  # times its lags: a regime that does not last longer lives on
 
 
 class Candidate(NamedTuple):
-    """One AR-HMM and how well it predicts what it was not fitted to, in nats per frame."""
+    """One AR-HMM and how well it predicts what it was not fitted to."""
 
     model: ArHmm
     held_out: float
+    """In nats per frame, with short gaps bridged: without gaps, the likelihood."""
     lags: int
     features: int
     labels: Int[np.ndarray, "N T"]
@@ -145,7 +146,7 @@ def _options(config: ArHmmConfig, regimes: int, lags: int, features: int, *, cha
 
 
 def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candidate:
-    held_out = float(held_out_likelihood(model, validation))
+    held_out = float(_held_out_bridged(model, validation))
     return Candidate(model, held_out, lags, features, labels_of(model, validation))
 
 
@@ -239,6 +240,12 @@ def with_consensus(
 def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
     """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
     return window_likelihoods(model, frames).sum() / frames.valid.sum()
+
+
+@jax.jit
+def _held_out_bridged(model: ArHmm, frames: Frames) -> Float[Array, ""]:
+    total = jax.vmap(lambda one: arhmm.bridged_likelihood(model, one))(frames).sum()
+    return total / frames.valid.sum()
 
 
 @jax.jit

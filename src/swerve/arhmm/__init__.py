@@ -1,7 +1,7 @@
 """Autoregressive HMM by EM: the first model to try, the row to beat, the seed of restarts."""
 
 from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit, fit_from_labels
-from swerve.arhmm.model import ArHmm, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
+from swerve.arhmm.model import ArHmm, bridged_likelihood, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
 from swerve.arhmm.witnesses import joint_errors
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "ArHmmFit",
     "ArHmmOptions",
     "Covariance",
+    "bridged_likelihood",
     "fit",
     "fit_from_labels",
     "joint_errors",

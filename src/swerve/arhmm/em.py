@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
-from swerve.arhmm.model import ArHmm, residuals, with_start
+from swerve.arhmm.gaps import Filled
+from swerve.arhmm.model import ArHmm, residuals, untold
 from swerve.arhmm.noise import einsum
-from swerve.types import Frames
 
 
 class Prior(NamedTuple):
@@ -52,28 +52,28 @@ def persistence(channels: int, lags: int, features: int, dtype: jnp.dtype) -> Fl
     return jnp.eye(channels, channels * lags + 1 + features, dtype=dtype) * (lags > 0)
 
 
-def expect(model: ArHmm, frames: Frames, *, partial: bool) -> Statistics:
+def expect(model: ArHmm, frames: Filled, *, partial: bool) -> Statistics:
     """The E-step on one chunk of filled sequences (N, T, D)."""
     rows = _rows(model, frames)
 
-    def infer(evidence: Float[Array, "T K"], sequence: Frames) -> messages.Expectations:
-        evidence = with_start(model, evidence, sequence, partial=partial) / model.temperature
+    def infer(evidence: Float[Array, "T K"], sequence: Filled) -> messages.Expectations:
+        evidence = (evidence + untold(model, sequence, partial=partial)) / model.temperature
         return messages.expectations(model.log_initial, model.log_transition, evidence, sequence.valid)
 
-    evidence = model.noise.log_density(rows.residual, rows.observed, partial)
+    evidence = model.noise.log_density(rows.residual, rows.tells, partial)
     posterior = jax.vmap(infer)(evidence.reshape(*frames.valid.shape, model.regimes), frames)
-    completed = model.noise.complete(rows.residual, rows.observed, partial)
+    completed = model.noise.complete(rows.residual, rows.tells, partial)
     weights = _weights(model, frames, posterior.marginals)
     moments = _moments(weights, rows.window, completed)
     return moments._replace(
         log_likelihood=jnp.sum(posterior.log_z),
         initial=jnp.sum(posterior.marginals[:, 0], axis=0),
         transitions=jnp.sum(posterior.transitions, axis=0),
-        scatter=moments.scatter + model.noise.lost(weights, rows.observed, partial),
+        scatter=moments.scatter + model.noise.lost(weights, rows.tells, partial),
     )
 
 
-def expect_labels(model: ArHmm, frames: Frames, labels: Int[Array, "N T"]) -> Statistics:
+def expect_labels(model: ArHmm, frames: Filled, labels: Int[Array, "N T"]) -> Statistics:
     """The sums of a hard assignment of filled frames; a negative label counts for no regime."""
     rows = _rows(model, frames)
     marginals = jax.nn.one_hot(labels, model.regimes, dtype=frames.x.dtype)
@@ -121,7 +121,7 @@ def log_prior(model: ArHmm, prior: Prior) -> Float[Array, ""]:
 
 def run(
     start: ArHmm,
-    chunks: Frames,
+    chunks: Filled,
     prior: Prior,
     *,
     tolerance: Float[Array, ""],
@@ -156,20 +156,20 @@ def run(
 class _Rows(NamedTuple):
     """All frames of a chunk, one below the other: a few large matrix products instead of many small ones."""
 
-    observed: Bool[Array, "rows D"]
+    tells: Bool[Array, "rows D"]
     window: Float[Array, "rows P"]
     residual: Float[Array, "rows K D"]
 
 
-def _rows(model: ArHmm, frames: Frames) -> _Rows:
+def _rows(model: ArHmm, frames: Filled) -> _Rows:
     windows = jax.vmap(model.window)(frames.x)
-    x, observed, window = (array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.observed, windows))
-    return _Rows(observed, window, residuals(model, x, window))
+    x, tells, window = (array.reshape(-1, array.shape[-1]) for array in (frames.x, frames.tells, windows))
+    return _Rows(tells, window, residuals(model, x, window))
 
 
-def _weights(model: ArHmm, frames: Frames, marginals: Float[Array, "N T K"]) -> Float[Array, "rows K"]:
-    """What each frame counts: nothing if nothing of it was seen, or if the start distribution explains it."""
-    informative = frames.valid & frames.observed.any(axis=-1)
+def _weights(model: ArHmm, frames: Filled, marginals: Float[Array, "N T K"]) -> Float[Array, "rows K"]:
+    """What each frame counts: nothing if nothing of it tells of a regime."""
+    informative = frames.valid & frames.tells.any(axis=-1)
     if model.lags > 0:
         informative = informative.at[:, 0].set(False)
     return jnp.where(informative[..., None], marginals, 0.0).reshape(-1, model.regimes)

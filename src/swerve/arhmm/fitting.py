@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from swerve.arhmm import em, merging, starts
-from swerve.arhmm.model import ArHmm, carry_forward, seen_in_part
+from swerve.arhmm.gaps import Filled, bridged
+from swerve.arhmm.model import ArHmm, seen_in_part
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import Waves, fit_waves
 from swerve.types import Frames, Key
@@ -89,13 +90,13 @@ def fit(frames: Frames, options: ArHmmOptions, *, key: Key) -> ArHmmFit:
 def fit_from_labels(frames: Frames, labels: Int[np.ndarray, "N T"], options: ArHmmOptions) -> ArHmmFit:
     """EM from one first guess at the regimes of all frames; -1 guesses nothing."""
 
-    def only(blank: ArHmm, filled: Frames, prior: em.Prior) -> ArHmm:
+    def only(blank: ArHmm, filled: Filled, prior: em.Prior) -> ArHmm:
         return jax.tree.map(lambda leaf: leaf[None], _from_labels(blank, filled, labels, prior))
 
     return _fit(frames, options, only)
 
 
-def _fit(frames: Frames, options: ArHmmOptions, first_models: Callable[[ArHmm, Frames, em.Prior], ArHmm]) -> ArHmmFit:
+def _fit(frames: Frames, options: ArHmmOptions, first_models: Callable[[ArHmm, Filled, em.Prior], ArHmm]) -> ArHmmFit:
     prior = _prior(options, frames.x.dtype)
     waves = _waves(frames, options)
     blank, filled = _prepare(
@@ -169,9 +170,9 @@ def _prepare(
     lags: int,
     covariance: Covariance,
     temperature: float,
-) -> tuple[ArHmm, Frames]:
+) -> tuple[ArHmm, Filled]:
     blank = _blank_model(frames, floor, waves, regimes, lags, covariance, temperature)
-    return blank, jax.vmap(carry_forward, in_axes=(0, None))(frames, blank.start_mean)
+    return blank, jax.vmap(lambda one: bridged(one, blank.start_mean, lags))(frames)
 
 
 def _waves(frames: Frames, options: ArHmmOptions) -> Waves | None:
@@ -221,7 +222,7 @@ def _start_moments(frames: Frames):
     return start_mean, (variance + (mean - start_mean) ** 2 + squares) / count
 
 
-def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, *, restarts: int, key: Key) -> ArHmm:
+def _first_models(blank: ArHmm, filled: Filled, prior: em.Prior, *, restarts: int, key: Key) -> ArHmm:
     """One model per restart, stacked: the M-step of a first guess at the regimes of some of the frames."""
     limit = min(START_FRAMES, min(starts.BLOCK_WIDTHS) * START_NUMBERS // blank.weights.shape[-1] ** 2)
     tries = TRIES_BENT if blank.features else 1
@@ -239,7 +240,7 @@ def _first_models(blank: ArHmm, filled: Frames, prior: em.Prior, *, restarts: in
     return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 
 
-def _draw(frames: Frames, limit: int, rng: np.random.Generator):
+def _draw(frames: Filled, limit: int, rng: np.random.Generator):
     """Random sequences with at most `limit` frames together, and where to begin in one that is longer."""
     count, length = frames.valid.shape
     chosen = rng.choice(count, max(1, min(count, limit // length)), replace=False)
@@ -247,21 +248,21 @@ def _draw(frames: Frames, limit: int, rng: np.random.Generator):
 
 
 @partial(jax.jit, static_argnames="length")
-def _excerpt(blank: ArHmm, filled: Frames, chosen, begin, *, length: int):
+def _excerpt(blank: ArHmm, filled: Filled, chosen, begin, *, length: int):
     length = min(length, filled.x.shape[1])
-    some = Frames(*(jax.lax.dynamic_slice_in_dim(leaf[chosen], begin, length, axis=1) for leaf in filled))
-    usable = some.valid & some.observed.any(axis=-1)
+    some = Filled(*(jax.lax.dynamic_slice_in_dim(leaf[chosen], begin, length, axis=1) for leaf in filled))
+    usable = some.valid & some.tells.any(axis=-1)
     if blank.lags > 0:
         usable = usable.at[:, 0].set(False)
     return some, jax.vmap(blank.window)(some.x), usable
 
 
 @jax.jit
-def _from_labels(blank: ArHmm, filled: Frames, labels, prior: em.Prior) -> ArHmm:
+def _from_labels(blank: ArHmm, filled: Filled, labels, prior: em.Prior) -> ArHmm:
     return em.maximize(blank, em.expect_labels(blank, filled, labels), prior)
 
 
-def _sequences_per_chunk(frames: Frames, options: ArHmmOptions, partly_seen: bool) -> int:
+def _sequences_per_chunk(frames: Filled, options: ArHmmOptions, partly_seen: bool) -> int:
     count, length, channels = frames.x.shape
     per_frame = options.regimes * (channels * (options.lags + 2) + options.features + 1)
     if options.covariance == Covariance.FULL and partly_seen:
@@ -270,7 +271,7 @@ def _sequences_per_chunk(frames: Frames, options: ArHmmOptions, partly_seen: boo
 
 
 @partial(jax.jit, static_argnames="size")
-def _chunked(frames: Frames, *, size: int) -> Frames:
+def _chunked(frames: Filled, *, size: int) -> Filled:
     """(N, ...) -> (chunks, size, ...), the last chunk filled up with padding."""
     chunks = math.ceil(frames.x.shape[0] / size)
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from swerve import messages
-from swerve.arhmm.model import ArHmm, carry_forward, log_evidence
+from swerve.arhmm.gaps import bridged
+from swerve.arhmm.model import ArHmm, log_evidence
 from swerve.arhmm.noise import einsum
 from swerve.types import Frames, Key
 
@@ -48,14 +49,14 @@ def go_on(model: ArHmm, past: Float[Array, "lags D"], s: Int[Array, ""], length:
 
 def log_regimes(model: ArHmm, frames: Frames) -> Float[Array, " K"]:
     """log p(s_T = k | x_1..x_T) at the last valid frame."""
-    evidence = log_evidence(model, frames)
+    evidence = log_evidence(model, bridged(frames, model.start_mean, model.lags))
     chain = (model.log_initial, model.log_transition, evidence, frames.valid)
     return messages.filter(*chain).log_filtered[-1]
 
 
 def last_frames(model: ArHmm, frames: Frames) -> Float[Array, "lags D"]:
     """What the regimes will read of the frames up to the last valid one, the latest first."""
-    filled = carry_forward(frames, model.start_mean).x
+    filled = bridged(frames, model.start_mean, model.lags).x
     return filled[jnp.maximum(frames.valid.sum() - 1 - jnp.arange(model.lags), 0)]
 
 

@@ -1,11 +1,11 @@
 """The autoregressive HMM itself: what it says about one sequence."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from swerve import messages
+from swerve.arhmm.gaps import Filled, bridged, carried
 from swerve.arhmm.noise import AbstractNoise, einsum
 from swerve.arhmm.waves import Waves
 from swerve.types import Frames
@@ -17,7 +17,8 @@ class ArHmm(eqx.Module):
     p(s_1 = k) = pi_k,  p(s_t = k | s_{t-1} = j) = A_jk,
     x_t | s_t = k ~ N(W_k [x_{t-1}; ...; x_{t-lags}; 1], Q_k)  for t > 1,
     or, with waves, N(W_k [x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})], Q_k): regimes that bend.
-    x_1 ~ N(m, V), whatever the regime; without lags x_1 is like every other frame.
+    x_1 ~ N(m, V), whatever the regime, and so is what comes after a gap that the lags reach into. Without lags x_1 is
+    like every other frame.
     """
 
     log_initial: Float[Array, " K"]
@@ -58,28 +59,45 @@ def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Flo
 
     Here and below `partial` = False, which `seen_in_part` can tell, is faster with full covariances.
     """
-    evidence = log_evidence(model, frames, partial=partial)
+    evidence = log_evidence(model, carried(frames, model.start_mean, model.lags), partial=partial)
+    return messages.log_normalizer(model.log_initial, model.log_transition, evidence, frames.valid)
+
+
+def bridged_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, ""]:
+    """The same with short gaps bridged from both sides: what EM climbs. Without gaps it is the likelihood."""
+    evidence = log_evidence(model, bridged(frames, model.start_mean, model.lags), partial=partial)
     return messages.log_normalizer(model.log_initial, model.log_transition, evidence, frames.valid)
 
 
 def smooth(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
     """p(s_t = k | x_1..x_T) of one sequence; zeros in padding."""
-    evidence = log_evidence(model, frames, partial=partial) / model.temperature
+    evidence = _tempered_evidence(model, frames, partial)
     return messages.smooth(model.log_initial, model.log_transition, evidence, frames.valid).marginals
 
 
 def viterbi(model: ArHmm, frames: Frames, *, partial: bool = True) -> Int[Array, " T"]:
     """argmax_s p(s | x), the single most probable regime path of one sequence."""
-    evidence = log_evidence(model, frames, partial=partial) / model.temperature
+    evidence = _tempered_evidence(model, frames, partial)
     return messages.viterbi(model.log_initial, model.log_transition, evidence, frames.valid)
 
 
-def log_evidence(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, "T K"]:
-    """log p(x_t | s_t = k, observed past), missing channels marginalised out: 0 if all are missing."""
-    filled = carry_forward(frames, model.start_mean)
+def _tempered_evidence(model: ArHmm, frames: Frames, partial: bool) -> Float[Array, "T K"]:
+    return log_evidence(model, bridged(frames, model.start_mean, model.lags), partial=partial) / model.temperature
+
+
+def log_evidence(model: ArHmm, filled: Filled, *, partial: bool = True) -> Float[Array, "T K"]:
+    """log p(x_t | s_t = k, its lags) of the values that tell, missing ones marginalised out: 0 if all are missing.
+
+    What is observed and does not tell is explained by the start distribution, whatever the regime.
+    """
     residual = residuals(model, filled.x, model.window(filled.x))
-    evidence = model.noise.log_density(residual, filled.observed, partial)
-    return with_start(model, evidence, filled, partial=partial)
+    return model.noise.log_density(residual, filled.tells, partial) + untold(model, filled, partial=partial)
+
+
+def untold(model: ArHmm, filled: Filled, *, partial: bool) -> Float[Array, "T 1"]:
+    """log p of the observed values that do not tell of a regime, such as the first where there are lags."""
+    silent = filled.observed & ~filled.tells
+    return model.start_noise.log_density((filled.x - model.start_mean[None])[:, None], silent, partial)
 
 
 def seen_in_part(frames: Frames) -> bool:
@@ -88,27 +106,6 @@ def seen_in_part(frames: Frames) -> bool:
     return bool((frames.valid & some & ~every).any())
 
 
-def carry_forward(frames: Frames, before_first: Float[Array, " D"]) -> Frames:
-    """Missing values replaced by the channel's last observed one, or by `before_first` when there is none.
-
-    Only the past fills a lag, so that p(x_t | past) stays a density of what was observed given what was
-    observed before it, and the product over t a proper likelihood.
-    """
-    positions = jnp.arange(frames.x.shape[0])[:, None]
-    last_seen = jax.lax.cummax(jnp.where(frames.observed, positions, -1), axis=0)
-    carried = jnp.take_along_axis(frames.x, jnp.maximum(last_seen, 0), axis=0)
-    return frames._replace(x=jnp.where(last_seen >= 0, carried, before_first[None]))
-
-
 def residuals(model: ArHmm, x: Float[Array, "rows D"], window: Float[Array, "rows P"]) -> Float[Array, "rows K D"]:
     """x_t - W_k window_t."""
     return x[:, None] - einsum("kdp,tp->tkd", model.weights, window)
-
-
-def with_start(model: ArHmm, evidence: Float[Array, "T K"], filled: Frames, *, partial: bool) -> Float[Array, "T K"]:
-    """Where there are lags, the first frame's evidence is that of the start distribution."""
-    if model.lags == 0:
-        return evidence
-    start = (filled.x[:1] - model.start_mean[None])[:, None]
-    start_evidence = model.start_noise.log_density(start, filled.observed[:1], partial)
-    return evidence.at[0].set(start_evidence[0, 0])

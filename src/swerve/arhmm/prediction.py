@@ -4,7 +4,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from swerve.arhmm.fitting import NOISE, Covariance
-from swerve.arhmm.model import ArHmm, carry_forward
+from swerve.arhmm.gaps import bridged
+from swerve.arhmm.model import ArHmm
 from swerve.arhmm.noise import einsum
 from swerve.arhmm.waves import blank_waves
 from swerve.types import Frames
@@ -12,7 +13,7 @@ from swerve.types import Frames
 
 def expected(model: ArHmm, frames: Frames, responsibilities: Float[Array, "T K"]) -> Float[Array, "T D"]:
     """E[x_t | observed past, regimes] = sum_k p(s_t = k | x) W_k window_t."""
-    return expected_from(model, model.window(carry_forward(frames, model.start_mean).x), responsibilities)
+    return expected_from(model, model.window(bridged(frames, model.start_mean, model.lags).x), responsibilities)
 
 
 def expected_from(

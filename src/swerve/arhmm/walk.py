@@ -1,27 +1,39 @@
 """An AR-HMM on its way through a long recording."""
 
-import jax.numpy as jnp
+from typing import NamedTuple
 
-from swerve.arhmm.model import ArHmm, carry_forward, log_evidence, residuals
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from swerve.arhmm.gaps import REACH, Filled, bridged, carried, tells
+from swerve.arhmm.model import ArHmm, log_evidence, residuals, untold
 from swerve.arhmm.prediction import expected_from
 from swerve.chunks import AbstractWalk, First, Stretch
+from swerve.types import Frames
+
+
+class Place(NamedTuple):
+    """The last frames as the lags read them."""
+
+    x: Float[Array, "rows D"]
+    known: Bool[Array, "rows D"]
 
 
 class ArHmmWalk(AbstractWalk):
-    """Smoothing and Viterbi, chunk by chunk. Nothing is drawn: there is one chain, whatever the keys.
-
-    Its place is the last frames as the lags read them, missing values filled from those before.
-    """
+    """Smoothing and Viterbi, chunk by chunk. Nothing is drawn: there is one chain, whatever the keys."""
 
     model: ArHmm
+    looks_ahead: bool = eqx.field(static=True, default=True)
+    """Bridges short gaps from both sides, as labels ask for; a likelihood may not."""
 
     @property
     def before(self):
-        return 0
+        return REACH if self.looks_ahead else 0
 
     @property
     def after(self):
-        return 0
+        return REACH if self.looks_ahead else 0
 
     @property
     def first_frame_tells(self):
@@ -34,18 +46,29 @@ class ArHmmWalk(AbstractWalk):
         return behind
 
     def begin(self, behind, frames, keys):
-        filled = carry_forward(frames, self.model.start_mean).x
-        past = jnp.tile(filled, (self.model.lags + 1, 1))
-        return First(past, self.model.log_initial, log_evidence(self.model, frames), jnp.zeros(1))
+        filled = self._filled(frames, self.model.start_mean)
+        evidence = log_evidence(self.model, filled)
+        repeats = (self.model.lags + 1, 1)
+        place = Place(jnp.tile(filled.x, repeats), jnp.tile(filled.known, repeats))
+        return First(place, self.model.log_initial, evidence, jnp.zeros(1))
 
     def onward(self, place, behind, frames, first, keys):
-        filled = carry_forward(frames, place[-1])
-        x = jnp.concatenate([place, filled.x])
+        filled = self._filled(frames, place.x[-1])
+        known = jnp.concatenate([place.known, filled.known])
+        told = filled._replace(tells=filled.observed & tells(known[1:], self.model.lags))
+        x = jnp.concatenate([place.x, filled.x])
         window = self.model.window(x)[self.model.lags :]
         residual = residuals(self.model, filled.x, window[1:])
-        evidence = self.model.noise.log_density(residual, filled.observed, True)[None]
-        nothing = jnp.zeros((1, len(frames.x)))
-        return Stretch(x[-len(place) :], self.model.log_transition[None], evidence, nothing, window)
+        evidence = self.model.noise.log_density(residual, told.tells, True) + untold(self.model, told, partial=True)
+        nothing = jnp.zeros((1, len(filled.x)))
+        ahead = Place(x[-len(place.x) :], known[-len(place.known) :])
+        return Stretch(ahead, self.model.log_transition[None], evidence[None], nothing, window)
 
     def expected(self, path, marginals):
         return expected_from(self.model, path, marginals[0])
+
+    def _filled(self, frames: Frames, before_first: Float[Array, " D"]) -> Filled:
+        """A chunk's own frames."""
+        fill = bridged if self.looks_ahead else carried
+        every = fill(frames, before_first, self.model.lags)
+        return Filled(*(leaf[self.before : len(leaf) - self.after] for leaf in every))

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.stats import chi2
 
-from swerve.arhmm.model import ArHmm, carry_forward, residuals, seen_in_part, smooth
+from swerve.arhmm.gaps import bridged
+from swerve.arhmm.model import ArHmm, residuals, seen_in_part, smooth
 from swerve.types import Frames
 
 QUARTILES = (0.25, 0.75)
@@ -41,13 +42,13 @@ def _squared_errors(
     """q_t, and of how many channels; of none where the frames before are not all there."""
 
     def one(sequence: Frames) -> tuple[Float[Array, " T"], Int[Array, " T"]]:
-        filled = carry_forward(sequence, model.start_mean)
+        filled = bridged(sequence, model.start_mean, model.lags)
         residual = residuals(model, filled.x, model.window(filled.x))
-        exact = model.noise.log_density(jnp.zeros_like(residual), filled.observed, partly_seen)
-        squares = 2 * (exact - model.noise.log_density(residual, filled.observed, partly_seen))
+        exact = model.noise.log_density(jnp.zeros_like(residual), filled.tells, partly_seen)
+        squares = 2 * (exact - model.noise.log_density(residual, filled.tells, partly_seen))
         regime = jnp.argmax(smooth(model, sequence, partial=partly_seen), axis=-1)
-        told = sequence.valid & (jnp.arange(len(regime)) >= model.lags)
-        counts = jnp.where(told, jnp.sum(sequence.observed, axis=-1), 0)
+        whole = sequence.valid & (jnp.arange(len(regime)) >= model.lags)
+        counts = jnp.where(whole, jnp.sum(filled.tells, axis=-1), 0)
         return jnp.take_along_axis(squares, regime[:, None], axis=-1)[:, 0], counts
 
     return jax.vmap(one)(frames)
