@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 
 from swerve import arhmm, messages
 from swerve.arhmm import fitting
-from swerve.arhmm.gaps import KNOWN, REACH, carried
+from swerve.arhmm.gaps import KNOWN, carried
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import fit_waves
 from swerve.data import bouncing_ball, dubins
@@ -111,23 +111,23 @@ def observed_log_density(x, mean, covariance) -> float:
 
 def filled_by_hand(x, start_mean, *, bridging) -> tuple[np.ndarray, np.ndarray]:
     """What lags read where values are missing, and which of it counts as known."""
-    filled, known = x.copy(), ~np.isnan(x)
+    filled, known = x.copy(), ~np.isnan(x) | (not bridging)
     for channel in range(x.shape[1]):
         own, seen = filled[:, channel], np.flatnonzero(~np.isnan(x[:, channel]))
         for t in np.flatnonzero(np.isnan(x[:, channel])):
             before, after = seen[seen < t], seen[seen > t]
             own[t] = x[before[-1], channel] if len(before) else start_mean[channel]
-            if bridging and len(before) and len(after) and after[0] - before[-1] <= REACH:
+            if bridging and len(before) and len(after):
                 a, b = before[-1], after[0]
+                known[t, channel] = short = b - a <= KNOWN + 1
+                nodes = (
+                    [n for n in around if n in seen] if short else [a, b] for around in ((a - 1, a, b), (a, b, b + 1))
+                )
                 slopes = [
-                    np.polynomial.Polynomial.fit(nodes, x[nodes, channel], len(nodes) - 1).deriv()(at)
-                    for at, nodes in (
-                        (a, [n for n in (a - 1, a, b) if n in seen]),
-                        (b, [n for n in (a, b, b + 1) if n in seen]),
-                    )
+                    np.polynomial.Polynomial.fit(own_nodes, x[own_nodes, channel], len(own_nodes) - 1).deriv()(at)
+                    for at, own_nodes in zip((a, b), nodes, strict=True)
                 ]
                 own[t] = CubicHermiteSpline([a, b], x[[a, b], channel], slopes)(t)
-                known[t, channel] = True
     return filled, known
 
 
@@ -143,10 +143,11 @@ def log_densities(model, x, *, bridging) -> np.ndarray:
         past = [filled[one] for one in read]
         bent = [] if model.waves is None else [np.asarray(model.waves(jnp.asarray(past[0][None])))[0]]
         means = weights @ np.concatenate([*past, [1.0], *bent])
-        tells = (t > 0) & known[read].all(axis=0) & (known[read].mean() >= KNOWN) if lags else np.full(x.shape[1], True)
-        told, rest = np.where(tells, x[t], np.nan), np.where(tells, np.nan, x[t])
-        by_start = observed_log_density(rest, start_mean, start_covariance)
-        densities.append([by_start + observed_log_density(told, *one) for one in zip(means, noise, strict=True)])
+        if t == 0 and lags > 0:
+            densities.append([observed_log_density(x[t], start_mean, start_covariance)] * len(weights))
+        else:
+            told = np.where(known[read].all(axis=0), x[t], np.nan)
+            densities.append([observed_log_density(told, *one) for one in zip(means, noise, strict=True)])
     return np.array(densities)
 
 
@@ -163,8 +164,8 @@ def log_joint(initial, transition, densities, path) -> float:
 def test_inference_equals_enumeration_of_all_paths(lags, features, covariance):
     rng = np.random.default_rng(lags)
     x = rng.normal(size=(7, 2))
-    x[0, 1] = x[3, 0] = np.nan  # the first has no past to be carried from
-    x[5] = np.nan
+    x[0, 1] = x[3, 0] = x[5] = np.nan  # the first has no past to be carried from
+    x[1:5, 1] = np.nan if lags < 2 else x[1:5, 1]
     with jax.enable_x64(True):
         model = random_model(rng, lags=lags, covariance=covariance, features=features)
         padded = one(pack([x, np.zeros((9, 2))], np.float64), 0)

@@ -171,7 +171,7 @@ def test_the_code_of_an_image_sees_the_one_before_it_across_borders():
 )
 def test_an_arhmm_finds_the_same_in_chunks_of_any_size(lags, features, covariance, sizes, between):
     rng = np.random.default_rng(2)
-    model = blank(K, D, lags, covariance, features=features)
+    model = blank(K, D, lags, covariance, features=features, temperature=3.0)
     waves = fit_waves(np.float32(rng.normal(size=(200, D))), features) if features else None
     chain = jax.nn.log_softmax(3 * jnp.eye(K) + jnp.asarray(rng.normal(size=(K, K)), jnp.float32), axis=-1)
     weights = jnp.asarray(0.4 * rng.normal(size=model.weights.shape), jnp.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from swerve import arhmm, boards, seeds
-from swerve.arhmm.gaps import BRIDGED, bridged, carried, tells
+from swerve.arhmm.gaps import BRIDGED, KNOWN, bridged, carried, lags_known
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data.damage import Damage
 from swerve.data.windows import split_validation, to_frames
@@ -41,9 +41,16 @@ def test_neighbours_that_are_missing_too_leave_the_chord():
     assert float(filled.x[8, 1]) == pytest.approx((7**2 + 9**2) / 20, abs=1e-4)
 
 
-@pytest.mark.parametrize("missing", [range(7, 8 + BRIDGED), range(3), range(17, 20)])
-def test_long_gaps_and_the_ends_are_carried_forward_and_not_known(missing):
-    x = curve(missing)
+def test_a_longer_gap_is_crossed_on_a_line_and_not_known():
+    x = curve(range(7, 8 + KNOWN))
+    filled = bridged(frames_of(x), jnp.zeros(2), 1)
+    np.testing.assert_allclose(filled.x[6:12, 1], np.linspace(3.6, 12.1, 6), rtol=1e-5)
+    np.testing.assert_array_equal(filled.known, ~np.isnan(x))
+
+
+@pytest.mark.parametrize("missing", [range(7, 8 + BRIDGED), range(3), range(57, 60)])
+def test_the_longest_gaps_and_the_ends_are_carried_forward(missing):
+    x = curve(missing, length=60)
     filled, plain = (fill(frames_of(x), jnp.full(2, -1.0), 1) for fill in (bridged, carried))
     np.testing.assert_array_equal(filled.x, plain.x)
     np.testing.assert_array_equal(filled.known, ~np.isnan(x))
@@ -58,14 +65,17 @@ def test_without_gaps_nothing_is_filled_and_all_but_the_first_frame_tells():
         assert fill(frames, jnp.zeros(2), 0).tells.all()
 
 
-def test_a_value_tells_if_its_own_lags_are_known_and_most_of_the_others():
-    known = np.ones((8, 12), bool)
+def test_a_value_tells_if_the_lags_of_its_own_channel_are_known():
+    known = np.ones((8, 2), bool)
     known[3, 0] = False
-    told = np.asarray(tells(jnp.asarray(known), 2))  # of the frames 2 to 7
-    assert not told[[2, 3], 0].any() and told[[0, 1, 4, 5], 0].all() and told[:, 1:].all()
-    known[3, 1:6] = False  # a quarter of what the frames 4 and 5 read
-    told = np.asarray(tells(jnp.asarray(known), 2))
-    assert not told[[2, 3]].any() and told[[0, 1, 4, 5]].all()
+    told = np.asarray(lags_known(jnp.asarray(known), 2))  # of the frames 2 to 7
+    assert told[:, 0].tolist() == [True, True, False, False, True, True] and told[:, 1].all()
+
+
+def test_a_channel_that_is_never_seen_silences_no_other():
+    x = curve(range(20))
+    filled = bridged(frames_of(x), jnp.zeros(2), 2)
+    assert filled.tells[1:, 0].all() and not filled.tells[:, 1].any()
 
 
 def test_a_likelihood_never_looks_ahead():

@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 
     model: ArHmm
     held_out: float
-    """In nats per frame, with short gaps bridged: without gaps, the likelihood."""
+    """In nats per frame, with gaps bridged: without gaps, the likelihood."""
     lags: int
     features: int
     labels: Int[np.ndarray, "N T"]
@@ -64,7 +64,7 @@ def fit_candidates(
     if not candidates or not config.as_one_from or config.channels_as_one:
         return Fits(candidates, config)
     together = arhmm.joint_errors(candidates[0].model, training)
-    if together < config.as_one_from:
+    if together < config.as_one_from or should_stop():
         return Fits(candidates, config)
     on_note(f"channels err together ({together:.1f}, where 1 is each on its own): they count as one")
     as_one = config.for_joint_errors()
@@ -244,8 +244,11 @@ def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
 
 @jax.jit
 def _held_out_bridged(model: ArHmm, frames: Frames) -> Float[Array, ""]:
+    """In nats per frame, were all observed values to tell as much as those that do."""
     total = jax.vmap(lambda one: arhmm.bridged_likelihood(model, one))(frames).sum()
-    return total / frames.valid.sum()
+    told = jax.vmap(lambda one: arhmm.bridged(one, model.start_mean, model.lags).tells)(frames).at[:, 0].set(True)
+    observed = frames.observed & frames.valid[..., None]
+    return total / frames.valid.sum() * observed.sum() / jnp.maximum((told & observed).sum(), 1)
 
 
 @jax.jit

@@ -1,6 +1,7 @@
 """Autoregressive HMM by EM: the first model to try, the row to beat, the seed of restarts."""
 
 from swerve.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit, fit_from_labels
+from swerve.arhmm.gaps import bridged
 from swerve.arhmm.model import ArHmm, bridged_likelihood, log_evidence, log_likelihood, seen_in_part, smooth, viterbi
 from swerve.arhmm.witnesses import joint_errors
 
@@ -9,6 +10,7 @@ __all__ = [
     "ArHmmFit",
     "ArHmmOptions",
     "Covariance",
+    "bridged",
     "bridged_likelihood",
     "fit",
     "fit_from_labels",

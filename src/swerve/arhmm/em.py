@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from swerve import messages
 from swerve.arhmm.gaps import Filled
-from swerve.arhmm.model import ArHmm, residuals, untold
+from swerve.arhmm.model import ArHmm, residuals, with_start
 from swerve.arhmm.noise import einsum
 
 
@@ -57,7 +57,7 @@ def expect(model: ArHmm, frames: Filled, *, partial: bool) -> Statistics:
     rows = _rows(model, frames)
 
     def infer(evidence: Float[Array, "T K"], sequence: Filled) -> messages.Expectations:
-        evidence = (evidence + untold(model, sequence, partial=partial)) / model.temperature
+        evidence = with_start(model, evidence, sequence, partial=partial) / model.temperature
         return messages.expectations(model.log_initial, model.log_transition, evidence, sequence.valid)
 
     evidence = model.noise.log_density(rows.residual, rows.tells, partial)

@@ -1,8 +1,8 @@
 """Lags that reach into gaps: what they read there, and what can still be told from it (docs/decisions/0029).
 
-A missing value is *bridged* by a cubic through both sides where the gap is short, and carried forward from the last
-value seen where it is long. Carried values are not *known*. A value tells of its regime only if the channel's own lags
-are known, and nearly all others that its regime reads.
+A missing value is *bridged* from both sides, by a cubic where the gap is short and by a line where it is longer; where
+it is longer still, the last value seen is carried forward. Only short gaps leave a value *known*, and a value tells of
+its regime only if its own channel's lags are known.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from swerve.types import Frames
 
-BRIDGED = 3  # missing values in a row that a cubic stands in for
-REACH = BRIDGED + 1  # frames on either side that it is drawn through
-KNOWN = 0.8  # share of what regimes read that has to be known
+KNOWN = 3  # missing values in a row that leave them known
+BRIDGED = 30  # that are bridged at all
+REACH = BRIDGED + 2  # frames on either side that a bridge may depend on
 
 
 class Filled(NamedTuple):
@@ -25,9 +25,9 @@ class Filled(NamedTuple):
     """Without any missing value."""
     observed: Bool[Array, "*batch T D"]
     known: Bool[Array, "*batch T D"]
-    """Observed or bridged."""
+    """What lags may be trusted with."""
     tells: Bool[Array, "*batch T D"]
-    """Observed, and read with lags that are known well enough."""
+    """Observed, and read with lags that are known."""
     valid: Bool[Array, "*batch T"]
 
 
@@ -35,16 +35,17 @@ def carried(frames: Frames, before_first: Float[Array, " D"], lags: int) -> Fill
     """Missing values replaced by the channel's last observed one, or by `before_first` when there is none.
 
     Only the past fills a lag, so that p(x_t | past) stays a density of what was observed given what was observed
-    before it, and the product over t a proper likelihood.
+    before it, and the product over t a proper likelihood. For that every value observed has to tell.
     """
     positions = jnp.arange(frames.x.shape[0])[:, None]
     last_seen = jax.lax.cummax(jnp.where(frames.observed, positions, -1), axis=0)
     x = jnp.take_along_axis(frames.x, jnp.maximum(last_seen, 0), axis=0)
-    return _filled(frames, jnp.where(last_seen >= 0, x, before_first[None]), frames.observed, lags)
+    everywhere = jnp.ones_like(frames.observed)
+    return _filled(frames, jnp.where(last_seen >= 0, x, before_first[None]), everywhere, lags)
 
 
 def bridged(frames: Frames, before_first: Float[Array, " D"], lags: int) -> Filled:
-    """The same, but both sides fill short gaps: the better picture of a recording that is there as a whole.
+    """The better picture of a recording that is there as a whole: both sides fill a gap.
 
     Between x_a and x_b the cubic has at a the slope of the parabola through x_{a-1}, x_a and x_b, and at b that of the
     one through x_a, x_b and x_{b+1}; that of the chord where x_{a-1} or x_{b+1} is missing.
@@ -54,38 +55,34 @@ def bridged(frames: Frames, before_first: Float[Array, " D"], lags: int) -> Fill
     before = jax.lax.cummax(jnp.where(observed, positions, -far), axis=0)
     after = jax.lax.cummin(jnp.where(observed, positions, far), axis=0, reverse=True)
     width = after - before
-    short = ~observed & (width <= REACH)
+    short = width <= KNOWN + 1
     last, following = _at(x, before), _at(x, after)
     chord = (following - last) / jnp.maximum(width, 1)
 
     def slope(step: Float[Array, "T D"], seen: Bool[Array, "T D"]) -> Float[Array, "T D"]:
-        return jnp.where(seen, (width * step + chord) / (width + 1), chord)
+        return jnp.where(seen & short, (width * step + chord) / (width + 1), chord)
 
     leaving = slope(last - _at(x, before - 1), (before > 0) & _at(observed, before - 1))
     arriving = slope(_at(x, after + 1) - following, (after < len(x) - 1) & _at(observed, after + 1))
     way = (positions - before) / jnp.maximum(width, 1)
     bend = (1 - way) * (leaving - chord) - way * (arriving - chord)
-    cubic = last + way * (following - last) + way * (1 - way) * width * bend
-    return _filled(frames, jnp.where(short, cubic, carried(frames, before_first, lags).x), observed | short, lags)
+    bridge = last + way * (following - last) + way * (1 - way) * width * bend
+    inside = ~observed & (width <= BRIDGED + 1)
+    return _filled(frames, jnp.where(inside, bridge, carried(frames, before_first, lags).x), observed | short, lags)
 
 
-def tells(known: Bool[Array, "rows D"], lags: int) -> Bool[Array, "T D"]:
-    """Whether a value, if observed, tells of its regime. `known` begins `lags` frames before the first of them.
-
-    Its channel's own lags are known, and a share of at least KNOWN of all lags.
-    """
+def lags_known(known: Bool[Array, "rows D"], lags: int) -> Bool[Array, "T D"]:
+    """Whether all lags of a channel are known; `known` begins `lags` frames before the first that is asked about."""
     length = known.shape[0] - lags
-    read = [known[lags - lag : lags - lag + length] for lag in range(1, lags + 1)]
-    if not read:
-        return jnp.ones_like(known)
-    count = sum(jnp.sum(one, axis=-1, keepdims=True) for one in read)
-    own = jnp.all(jnp.stack(read), axis=0)
-    return own & (count >= KNOWN * lags * known.shape[1])
+    every = jnp.ones_like(known[:length])
+    for lag in range(1, lags + 1):
+        every &= known[lags - lag : lags - lag + length]
+    return every
 
 
 def _filled(frames: Frames, x: Float[Array, "T D"], known: Bool[Array, "T D"], lags: int) -> Filled:
     """The first frame stands in for those before it, and tells nothing itself where there are lags."""
-    told = frames.observed & tells(jnp.concatenate([jnp.repeat(known[:1], lags, axis=0), known]), lags)
+    told = frames.observed & lags_known(jnp.concatenate([jnp.repeat(known[:1], lags, axis=0), known]), lags)
     return Filled(x, frames.observed, known, told.at[0].set(told[0] & (lags == 0)), frames.valid)
 
 

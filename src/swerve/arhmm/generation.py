@@ -49,7 +49,7 @@ def go_on(model: ArHmm, past: Float[Array, "lags D"], s: Int[Array, ""], length:
 
 def log_regimes(model: ArHmm, frames: Frames) -> Float[Array, " K"]:
     """log p(s_T = k | x_1..x_T) at the last valid frame."""
-    evidence = log_evidence(model, bridged(frames, model.start_mean, model.lags))
+    evidence = log_evidence(model, bridged(frames, model.start_mean, model.lags)) / model.temperature
     chain = (model.log_initial, model.log_transition, evidence, frames.valid)
     return messages.filter(*chain).log_filtered[-1]
 

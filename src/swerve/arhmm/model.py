@@ -17,8 +17,7 @@ class ArHmm(eqx.Module):
     p(s_1 = k) = pi_k,  p(s_t = k | s_{t-1} = j) = A_jk,
     x_t | s_t = k ~ N(W_k [x_{t-1}; ...; x_{t-lags}; 1], Q_k)  for t > 1,
     or, with waves, N(W_k [x_{t-1}; ...; x_{t-lags}; 1; phi(x_{t-1})], Q_k): regimes that bend.
-    x_1 ~ N(m, V), whatever the regime, and so is what comes after a gap that the lags reach into. Without lags x_1 is
-    like every other frame.
+    x_1 ~ N(m, V), whatever the regime; without lags x_1 is like every other frame.
     """
 
     log_initial: Float[Array, " K"]
@@ -64,7 +63,7 @@ def log_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Flo
 
 
 def bridged_likelihood(model: ArHmm, frames: Frames, *, partial: bool = True) -> Float[Array, ""]:
-    """The same with short gaps bridged from both sides: what EM climbs. Without gaps it is the likelihood."""
+    """The same of the values that tell once gaps are bridged: what EM climbs. Without gaps it is the likelihood."""
     evidence = log_evidence(model, bridged(frames, model.start_mean, model.lags), partial=partial)
     return messages.log_normalizer(model.log_initial, model.log_transition, evidence, frames.valid)
 
@@ -86,18 +85,18 @@ def _tempered_evidence(model: ArHmm, frames: Frames, partial: bool) -> Float[Arr
 
 
 def log_evidence(model: ArHmm, filled: Filled, *, partial: bool = True) -> Float[Array, "T K"]:
-    """log p(x_t | s_t = k, its lags) of the values that tell, missing ones marginalised out: 0 if all are missing.
-
-    What is observed and does not tell is explained by the start distribution, whatever the regime.
-    """
+    """log p(x_t | s_t = k, its lags) of the values that tell, missing ones marginalised out: 0 if none does."""
     residual = residuals(model, filled.x, model.window(filled.x))
-    return model.noise.log_density(residual, filled.tells, partial) + untold(model, filled, partial=partial)
+    return with_start(model, model.noise.log_density(residual, filled.tells, partial), filled, partial=partial)
 
 
-def untold(model: ArHmm, filled: Filled, *, partial: bool) -> Float[Array, "T 1"]:
-    """log p of the observed values that do not tell of a regime, such as the first where there are lags."""
-    silent = filled.observed & ~filled.tells
-    return model.start_noise.log_density((filled.x - model.start_mean[None])[:, None], silent, partial)
+def with_start(model: ArHmm, evidence: Float[Array, "T K"], filled: Filled, *, partial: bool) -> Float[Array, "T K"]:
+    """Where there are lags, the first frame's evidence is that of the start distribution."""
+    if model.lags == 0:
+        return evidence
+    start = (filled.x[:1] - model.start_mean[None])[:, None]
+    start_evidence = model.start_noise.log_density(start, filled.observed[:1], partial)
+    return evidence.at[0].set(start_evidence[0, 0])
 
 
 def seen_in_part(frames: Frames) -> bool:

@@ -12,7 +12,7 @@ from swerve.types import Frames
 
 
 def expected(model: ArHmm, frames: Frames, responsibilities: Float[Array, "T K"]) -> Float[Array, "T D"]:
-    """E[x_t | observed past, regimes] = sum_k p(s_t = k | x) W_k window_t."""
+    """E[x_t | its lags, regimes] = sum_k p(s_t = k | x) W_k window_t."""
     return expected_from(model, model.window(bridged(frames, model.start_mean, model.lags).x), responsibilities)
 
 

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from swerve.arhmm.gaps import REACH, Filled, bridged, carried, tells
-from swerve.arhmm.model import ArHmm, log_evidence, residuals, untold
+from swerve.arhmm.gaps import REACH, Filled, bridged, carried, lags_known
+from swerve.arhmm.model import ArHmm, log_evidence, residuals
 from swerve.arhmm.prediction import expected_from
 from swerve.chunks import AbstractWalk, First, Stretch
 from swerve.types import Frames
@@ -25,7 +25,7 @@ class ArHmmWalk(AbstractWalk):
 
     model: ArHmm
     looks_ahead: bool = eqx.field(static=True, default=True)
-    """Bridges short gaps from both sides, as labels ask for; a likelihood may not."""
+    """Bridges gaps and tempers evidence, as labels ask for; a likelihood does neither."""
 
     @property
     def before(self):
@@ -47,7 +47,7 @@ class ArHmmWalk(AbstractWalk):
 
     def begin(self, behind, frames, keys):
         filled = self._filled(frames, self.model.start_mean)
-        evidence = log_evidence(self.model, filled)
+        evidence = log_evidence(self.model, filled) / self._temperature
         repeats = (self.model.lags + 1, 1)
         place = Place(jnp.tile(filled.x, repeats), jnp.tile(filled.known, repeats))
         return First(place, self.model.log_initial, evidence, jnp.zeros(1))
@@ -55,17 +55,21 @@ class ArHmmWalk(AbstractWalk):
     def onward(self, place, behind, frames, first, keys):
         filled = self._filled(frames, place.x[-1])
         known = jnp.concatenate([place.known, filled.known])
-        told = filled._replace(tells=filled.observed & tells(known[1:], self.model.lags))
+        tells = filled.observed & lags_known(known[1:], self.model.lags)
         x = jnp.concatenate([place.x, filled.x])
         window = self.model.window(x)[self.model.lags :]
         residual = residuals(self.model, filled.x, window[1:])
-        evidence = self.model.noise.log_density(residual, told.tells, True) + untold(self.model, told, partial=True)
+        evidence = self.model.noise.log_density(residual, tells, True) / self._temperature
         nothing = jnp.zeros((1, len(filled.x)))
         ahead = Place(x[-len(place.x) :], known[-len(place.known) :])
         return Stretch(ahead, self.model.log_transition[None], evidence[None], nothing, window)
 
     def expected(self, path, marginals):
         return expected_from(self.model, path, marginals[0])
+
+    @property
+    def _temperature(self) -> float:
+        return self.model.temperature if self.looks_ahead else 1.0
 
     def _filled(self, frames: Frames, before_first: Float[Array, " D"]) -> Filled:
         """A chunk's own frames."""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.stats import chi2
 
-from swerve.arhmm.gaps import bridged
+from swerve.arhmm.gaps import bridged, lags_known
 from swerve.arhmm.model import ArHmm, residuals, seen_in_part, smooth
 from swerve.types import Frames
 
@@ -47,8 +47,8 @@ def _squared_errors(
         exact = model.noise.log_density(jnp.zeros_like(residual), filled.tells, partly_seen)
         squares = 2 * (exact - model.noise.log_density(residual, filled.tells, partly_seen))
         regime = jnp.argmax(smooth(model, sequence, partial=partly_seen), axis=-1)
-        whole = sequence.valid & (jnp.arange(len(regime)) >= model.lags)
-        counts = jnp.where(whole, jnp.sum(filled.tells, axis=-1), 0)
+        seen = jnp.concatenate([jnp.zeros((model.lags, sequence.x.shape[1]), bool), sequence.observed])
+        counts = jnp.where(lags_known(seen, model.lags).all(axis=-1), jnp.sum(sequence.observed, axis=-1), 0)
         return jnp.take_along_axis(squares, regime[:, None], axis=-1)[:, 0], counts
 
     return jax.vmap(one)(frames)
