@@ -136,11 +136,14 @@ def choose_regimes(
 def choose_with_arhmms(
     prepared: Prepared, config: Config, tried: Sequence[int], *, on_note: Callable[[str], None] = lambda note: None
 ) -> Choice:
-    """The rule on AR-HMMs with every number of regimes in turn."""
+    """The rule on AR-HMMs with every number of regimes in turn.
+
+    Whether channels err together is asked of the largest number: too few regimes look like it.
+    """
     found = {}
-    for regimes in tried:
+    for regimes in sorted(tried, reverse=True):
         on_note(f"fitting AR-HMMs with {regimes} regimes")
-        found[regimes] = _arhmms(prepared, config, regimes)
+        found[regimes], config = _arhmms(prepared, config, regimes)
     return decide(weighed(found), _lengths(prepared))
 
 
@@ -246,14 +249,15 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
     return Restarts([np.asarray(trained.held_out.windows[i], float) for i in order], labels)
 
 
-def _arhmms(prepared: Prepared, config: Config, regimes: int) -> Restarts:
-    """The restarts of the most trustworthy AR-HMM with this many regimes."""
+def _arhmms(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts, Config]:
+    """The restarts of the most trustworthy AR-HMM with this many regimes, and settings for other numbers."""
     model = dataclasses.replace(config.model, regimes=regimes)
-    candidates, _ = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
+    candidates, used = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
     best = candidates[0]
     group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
-    return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group))
+    settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0))
+    return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group)), settled
 
 
 def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
@@ -321,19 +325,17 @@ def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> s
     return f"{gain}{shown}.{doubt}{more}"
 
 
-def too_few(model: ArHmm, prepared: Prepared, config: Config) -> str:
+def too_few(model: ArHmm, windows: Float[np.ndarray, " N"], prepared: Prepared, config: Config) -> str:
     """Why an AR-HMM may need one regime more: held-out windows gain clearly by it, and restarts agree on it.
 
-    Of other models nothing can be said so quickly.
+    `windows` is the likelihood of each of them now. Of other models nothing can be said so quickly.
     """
     lengths, regimes = _lengths(prepared), config.model.regimes + 1
     if len(lengths) < FEWEST_WINDOWS:
         return ""
-    same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,))
-    found = _arhmms(prepared, dataclasses.replace(config, arhmm=same), regimes)
-    change, error = paired_change(
-        found.windows[0], np.asarray(window_likelihoods(model, prepared.validation), float), lengths
-    )
+    same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,), as_one_from=0.0)
+    found, _ = _arhmms(prepared, dataclasses.replace(config, arhmm=same), regimes)
+    change, error = paired_change(found.windows[0], windows, lengths)
     shares = [one.share for one in uses(found.labels[:1], regimes)]
     agreed = _agreement(found, regimes)
     doubtful = found.straddles or min(shares) < IN_USE or agreed is None or agreed < AGREE

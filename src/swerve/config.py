@@ -185,11 +185,10 @@ class ArHmmConfig:
         return float(channels) if self.channels_as_one else 1.0
 
     def for_joint_errors(self) -> "ArHmmConfig":
-        """The settings for channels that err together, in place of those that nobody has set."""
+        """The settings for channels that err together, in place of those that are as they always are."""
         usual = ArHmmConfig()
-        return replace(
-            self, **{name: one for name, one in JOINT_ERRORS.items() if getattr(self, name) == getattr(usual, name)}
-        )
+        changed = {name: one for name, one in JOINT_ERRORS.items() if getattr(self, name) == getattr(usual, name)}
+        return replace(self, **changed)
 
 
 JOINT_ERRORS: dict[str, Any] = {

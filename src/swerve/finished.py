@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from swerve import repeats, reproduce
-from swerve.arhmm import ArHmm
 from swerve.config import Config
 from swerve.data import published
 from swerve.data.board import Board, Recordings
@@ -37,7 +36,8 @@ def load(path: Path, data: Path = published.DATA) -> Finished:
     folds = [prepare(training.series(), config) for training, _ in pairs]
     stored = read_json(result)
     if config.kind == "arhmm":
-        model = _first_arhmm(folds[0], config)
+        (best, *_), config = fit_arhmm(folds[0], dataclasses.replace(config, seed=0))
+        model = best.model
     else:
         model = _first(folds, config, experiment, work, stored)
     return Finished(pairs[0][1], with_model(model, folds[0], config, held_out=float("nan")), stored)
@@ -52,10 +52,6 @@ def _check(path: Path, experiment: Experiment, config: Config, result: Path, wor
         raise InputError(f"{path} was run with other settings than it has now.")
     if config.kind != "arhmm" and not (work / repeats.CHECKPOINT).is_file():
         raise InputError(f"{path} has a result, but its working files are not in {work}.")
-
-
-def _first_arhmm(prepared: Prepared, config: Config) -> ArHmm:
-    return fit_arhmm(prepared, dataclasses.replace(config, seed=0)).candidates[0].model
 
 
 def _first(

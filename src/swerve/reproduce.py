@@ -228,7 +228,9 @@ def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, wor
                 "as_one": as_one,
                 **choice,
             }
-            write_json(done, {"scores": _score_model(best.model, view.prepared, own, view.board), "detail": detail})
+            write_json(
+                done, {"scores": _score_model(best.model, view.prepared, settings, view.board), "detail": detail}
+            )
         runs.append(read_json(done))
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 

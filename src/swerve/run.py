@@ -245,7 +245,9 @@ def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked
             finished=run.finished,
             dropped=run.dropped,
             as_one=run.config.arhmm.channels_as_one and not asked.arhmm.channels_as_one,
-            too_few=too_few(run.model, prepared, run.config) if isinstance(run.model, ArHmm) else "",
+            too_few=too_few(run.model, _held_out_windows(run, prepared), prepared, run.config)
+            if isinstance(run.model, ArHmm)
+            else "",
         ),
         selection=run.selection,
     )

@@ -58,13 +58,16 @@ def fit_candidates(
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Fits:
-    """Every restart with every number of lags; all again where channels turn out to err together."""
+    """Every restart with every number of lags; all again where channels turn out to err together.
+
+    Single frames that break a law are wrong in all channels too: where no lags are to be trusted, nothing is said.
+    """
     data = training, validation
     candidates = _candidates(*data, config, regimes=regimes, key=key, should_stop=should_stop)
     if not candidates or not config.as_one_from or config.channels_as_one:
         return Fits(candidates, config)
     together = arhmm.joint_errors(candidates[0].model, training)
-    if together < config.as_one_from or should_stop():
+    if together < config.as_one_from or all(map(straddles, _by_lags(candidates))) or should_stop():
         return Fits(candidates, config)
     on_note(f"channels err together ({together:.1f}, where 1 is each on its own): they count as one")
     as_one = config.for_joint_errors()
@@ -233,7 +236,8 @@ def with_consensus(
     labels[valid] = together
     options = _options(config, regimes, best.lags, best.features, channels=every.x.shape[-1])
     fit = arhmm.fit_from_labels(every, labels, options)
-    return [best._replace(model=fit.model), *agreeing] if np.isfinite(fit.log_likelihood) else agreeing
+    reached = fit.model if np.isfinite(fit.log_likelihood) else best.model
+    return [best._replace(model=reached), *agreeing]
 
 
 @jax.jit
