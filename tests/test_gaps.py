@@ -93,6 +93,16 @@ def test_a_likelihood_never_looks_ahead():
     assert abs(arhmm.log_likelihood(model, one) - arhmm.bridged_likelihood(model, one)) > 1
 
 
+def test_where_much_is_missing_only_few_lags_are_tried():
+    rng = np.random.default_rng(0)
+    whole = np.cumsum(rng.normal(size=(100, 2)), axis=0)
+    gappy = np.where(rng.random(whole.shape) < 0.1, np.nan, whole)
+    some, none = (jax.tree.map(jnp.asarray, to_frames([Series(x)])) for x in (gappy, whole))
+    assert seeds.lags_to_try(ArHmmConfig(), none) == [1, 2, 4, 8]
+    assert seeds.lags_to_try(ArHmmConfig(), some) == [1, 2]
+    assert seeds.lags_to_try(ArHmmConfig(lags=(4, 8)), some) == [4]
+
+
 def test_regimes_are_found_although_a_fifth_of_the_frames_and_a_tenth_of_the_cells_are_missing():
     board = boards.find("dubins-positions-0.01").generate(80, seed=101)
     damaged = board.damaged(Damage(0.2, 0.1), seed=101)

@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from swerve import arhmm, seeds
+from swerve import arhmm, run, seeds
 from swerve.config import ArHmmConfig, Config
 from swerve.fitting import fit_arhmm
+from swerve.loading import load
 from swerve.preparation import prepare
 from swerve.recipes import with_recipe
 from swerve.types import Series
@@ -17,7 +18,7 @@ CHANNELS = 6
 SMALL = ArHmmConfig(lags=(1,), features=(0,), restarts=2, max_iterations=20)
 
 
-def two_drifts(error, *, missing=0.0, recordings=12, frames=200):
+def drifting(error, *, missing=0.0, recordings=12, frames=200):
     """Every channel drifts up or down in turn, with `error(rng)` of its own or shared."""
     rng, series = np.random.default_rng(0), []
     for n in range(recordings):
@@ -27,7 +28,11 @@ def two_drifts(error, *, missing=0.0, recordings=12, frames=200):
             x[t] = 0.9 * x[t - 1] + (2 * s[t] - 1) * np.linspace(-0.1, 0.1, CHANNELS) + 0.1 * error(rng)
         x[rng.random(x.shape) < missing] = np.nan
         series.append(Series(x, s=s, name=str(n)))
-    return prepare(series, Config())
+    return series
+
+
+def two_drifts(error, **options):
+    return prepare(drifting(error, **options), Config())
 
 
 def alone(rng):
@@ -100,6 +105,42 @@ def test_without_a_consensus_no_model_has_seen_the_held_out_part():
     first, *_ = fit_arhmm(prepared, config, unseen=True).candidates
     again = float(seeds.held_out_likelihood(first.model, prepared.validation))
     assert first.held_out == pytest.approx(again, abs=1e-4)
+
+
+def test_a_run_tells_that_channels_count_as_one_and_keeps_it(tmp_path):
+    series = drifting(all_louder)
+    config = dataclasses.replace(
+        Config(kind="arhmm"), arhmm=SMALL, model=dataclasses.replace(Config().model, regimes=2)
+    )
+    fitted = run.fit(series, config, out=tmp_path / "run")
+    assert any("err together" in one.problem for one in fitted.trust.warnings)
+    again = load(tmp_path / "run")
+    assert again.config.arhmm.channels_as_one and again.model.temperature == CHANNELS
+    for one, other in zip(fitted.segment(series), again.segment(series), strict=True):
+        np.testing.assert_array_equal(one.labels, other.labels)
+
+
+def test_a_consensus_is_judged_by_the_best_restart_that_has_not_seen_the_held_out_part():
+    prepared = two_drifts(all_louder)
+    config = dataclasses.replace(
+        Config(kind="arhmm"), arhmm=SMALL, model=dataclasses.replace(Config().model, regimes=2)
+    )
+    fits = fit_arhmm(prepared, config)
+    fitted = run._fit_one(prepared, config, None, run._Hears(*[lambda *told: False] * 5))
+    unseen = np.asarray(seeds.window_likelihoods(fits.candidates[1].model, prepared.validation))
+    np.testing.assert_allclose(run._held_out_windows(fitted, prepared), unseen, rtol=1e-6)
+    assert fitted.held_out == pytest.approx(unseen.sum() / np.asarray(prepared.validation.valid).sum(), rel=1e-5)
+
+
+def test_single_frames_that_break_a_law_are_no_joint_errors(monkeypatch):
+    monkeypatch.setattr(seeds, "straddles", lambda group: True)
+    config = dataclasses.replace(Config(), arhmm=SMALL)
+    assert fit_arhmm(two_drifts(all_louder), config).config == config
+
+
+def test_when_the_time_is_up_what_has_been_fitted_is_kept():
+    config = dataclasses.replace(Config(), arhmm=SMALL)
+    assert fit_arhmm(two_drifts(all_louder), config, should_stop=lambda: True).config == config
 
 
 def test_what_a_person_has_set_stays_as_it_is():

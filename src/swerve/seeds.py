@@ -24,6 +24,8 @@ VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 MORE_BENDING = 2  # more rounds of restarts where they do
 WIDEST = 128  # numbers that a regime may read: more lags of more channels cost more than they tell
+GAPPY = 0.05  # share of values that are missing from which more than FEW_LAGS tell more of gaps than of regimes
+FEW_LAGS = 2
 RARE = 0.005  # share of the frames below which a regime says nothing about the lags
 STRADDLING = 1.25  # times its lags: a regime that does not last longer lives on windows that straddle a switch
 
@@ -98,7 +100,7 @@ def _candidates(
             candidates.extend(_fit(training, validation, config, regimes, count, features, key))
 
     for features in sorted(config.features):
-        promising = _best_lags(most_trustworthy_first(candidates)) or affordable_lags(config, training.x.shape[-1])
+        promising = _best_lags(most_trustworthy_first(candidates)) or lags_to_try(config, training)
         fit_all([lags for lags in promising if lags or not features], features, key)
     best = simplest_that_pays(candidates)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
@@ -110,6 +112,15 @@ def _candidates(
 def affordable_lags(config: ArHmmConfig, channels: int) -> list[int]:
     """Those with which a regime does not read more than it can learn from."""
     return [lags for lags in config.lags if lags * channels <= WIDEST or lags == min(config.lags)]
+
+
+def lags_to_try(config: ArHmmConfig, training: Frames) -> list[int]:
+    """The affordable ones; where much is missing, only the fewest of them (docs/decisions/0029)."""
+    affordable = affordable_lags(config, training.x.shape[-1])
+    few = [lags for lags in affordable if lags <= FEW_LAGS] or [min(affordable)]
+    seen = np.asarray(training.observed & training.valid[..., None]).sum()
+    values = np.asarray(training.valid).sum() * training.x.shape[-1]
+    return few if seen < (1 - GAPPY) * values else affordable
 
 
 def fit_simplest(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> list[Candidate]:
