@@ -138,6 +138,12 @@ def test_single_frames_that_break_a_law_are_no_joint_errors(monkeypatch):
     assert fit_arhmm(two_drifts(all_louder), config).config == config
 
 
+def test_many_channels_are_not_asked(monkeypatch):
+    monkeypatch.setattr(seeds, "MOST_JOINT", CHANNELS - 1)
+    config = dataclasses.replace(Config(), arhmm=SMALL)
+    assert fit_arhmm(two_drifts(all_louder), config).config == config
+
+
 def test_when_the_time_is_up_what_has_been_fitted_is_kept():
     config = dataclasses.replace(Config(), arhmm=SMALL)
     assert fit_arhmm(two_drifts(all_louder), config, should_stop=lambda: True).config == config

@@ -168,8 +168,9 @@ class ArHmmConfig:
     """All channels of a frame together tell as much about its regime as one would. For recordings of the world, whose
     channels err together: regimes last longer, and first guesses come from merging stretches (docs/decisions/0026)."""
     as_one_from: float = 2.5
-    """Where channels are found to err together so much (1: each errs on its own), they count as one, and what has not
-    been set is set as in the recipe many-channels (docs/decisions/0028). 0 never looks."""
+    """Where channels are found to err together so much (1: each errs on its own), they count as one, and what is at its
+    default is set as in the recipe many-channels (docs/decisions/0028). 0 never looks, nor is it done with more than 30
+    channels."""
     consensus: bool = False
     """The model is fitted, to all recordings, from what all restarts with all lags say together; it reads the lags
     whose restarts agree most (docs/decisions/0027)."""

@@ -24,6 +24,7 @@ VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
 WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 MORE_BENDING = 2  # more rounds of restarts where they do
 WIDEST = 128  # numbers that a regime may read: more lags of more channels cost more than they tell
+MOST_JOINT = 30  # channels that are asked whether they err together: with more, heavy tails alone look like it
 GAPPY = 0.05  # share of values that are missing from which more than FEW_LAGS tell more of gaps than of regimes
 FEW_LAGS = 2
 RARE = 0.005  # share of the frames below which a regime says nothing about the lags
@@ -66,7 +67,8 @@ def fit_candidates(
     """
     data = training, validation
     candidates = _candidates(*data, config, regimes=regimes, key=key, should_stop=should_stop)
-    if not candidates or not config.as_one_from or config.channels_as_one:
+    asked = config.as_one_from and not config.channels_as_one and training.x.shape[-1] <= MOST_JOINT
+    if not candidates or not asked:
         return Fits(candidates, config)
     together = arhmm.joint_errors(candidates[0].model, training)
     if together < config.as_one_from or all(map(straddles, _by_lags(candidates))) or should_stop():
