@@ -13,13 +13,14 @@ from tiny import SETTINGS
 from swerve import api, generation, run
 from swerve import fitted as fitted_runs
 from swerve.alignment import Alignment
-from swerve.arhmm import ArHmm
+from swerve.arhmm import ArHmm, smooth
 from swerve.arhmm.fitting import Covariance
+from swerve.arhmm.generation import log_regimes
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.prediction import blank
 from swerve.build import build_collapsed, build_posterior, build_system
 from swerve.collapsed import System
-from swerve.data.windows import Standardizer
+from swerve.data.windows import Standardizer, to_frames
 from swerve.errors import InputError
 from swerve.types import Frames, Series
 
@@ -271,6 +272,16 @@ def test_samples_are_in_the_units_of_the_data():
     np.testing.assert_allclose(x[:, 1:, 0].mean(axis=0), 100 + 7 * means, atol=0.5)
     assert made[0].columns == ("height",)
     assert made[0].s is not None and made[0].s.shape == (30,)
+
+
+def test_a_forecast_begins_with_the_regimes_that_the_labels_have():
+    """A temperature divides the evidence for both."""
+    model = replace(arhmm([[[0.0, 1.0]], [[0.0, 1.2]]]), temperature=3.0)
+    frames = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), to_frames([Series(np.linspace(1.0, 1.3, 8)[:, None])]))
+    last = jnp.exp(log_regimes(model, frames))
+    np.testing.assert_allclose(last, smooth(model, frames)[-1], rtol=1e-5)
+    cold = jnp.exp(log_regimes(replace(model, temperature=1.0), frames))
+    assert np.abs(last - cold).max() > 0.01
 
 
 @pytest.mark.parametrize("model", [DECAY, TWIN], ids=["arhmm", "slds"])

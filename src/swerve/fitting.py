@@ -32,11 +32,10 @@ MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the
 
 
 class ArHmms(NamedTuple):
-    """AR-HMMs, the most trustworthy first."""
+    """AR-HMMs, the one to use first, and their config: what was found out about channels is in it."""
 
     candidates: list[Candidate]
     config: Config
-    """The settings they were fitted with."""
 
 
 def fit_arhmm(

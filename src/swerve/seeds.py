@@ -44,11 +44,10 @@ class Candidate(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """AR-HMMs, the most trustworthy first."""
+    """Candidates, the most trustworthy first, and the settings that they were fitted with in the end."""
 
     candidates: list[Candidate]
     config: ArHmmConfig
-    """The settings they were fitted with."""
 
 
 def fit_candidates(
