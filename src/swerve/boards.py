@@ -24,7 +24,7 @@ class Source:
 
 
 def _decode_dubins(board: Board) -> Int[np.ndarray, "N T"]:
-    noise = max(float((board.x - board.clean).std()), 1e-3)
+    noise = max(float(np.nanstd(board.x - board.clean)), 1e-3)
     physics = dubins_oracle.Physics(dubins.SPEED, dubins.TURNS_PER_STEP, dubins.MEAN_DURATION, noise)
     return dubins_oracle.decode(board.x, physics)
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from swerve import boards
 from swerve.data import dubins
+from swerve.data.damage import Damage
 from swerve.evaluation.dubins_oracle import Physics, _hazard, decode, read_turns
 from swerve.evaluation.scores import score
 
@@ -19,6 +21,15 @@ def test_it_is_nearly_always_right(noise, frames, switches):
     scores = score(list(decode(board.x, physics(board))), list(board.s)).as_dict()
     assert scores["frame_f1"] >= frames
     assert scores["switch_f1_tol0"] >= switches
+
+
+def test_what_is_missing_is_no_evidence():
+    """One coordinate of a frame still counts, and labels cover frames of which nothing was seen."""
+    board = dubins.positions(8, seed=3, noise=0.01).damaged(Damage(0.2, 0.1), seed=3)
+    seen = ~np.isnan(board.x)
+    assert (seen[..., 0] != seen[..., 1]).any() and not seen.any(axis=2).all()
+    scores = score(list(boards.find("dubins-positions").oracle(board)), list(board.s)).as_dict()
+    assert scores["frame_f1"] >= 99.0
 
 
 def test_turns_are_read_off_clean_paths_but_for_the_first_two_frames():

@@ -2,8 +2,11 @@
 
 In the complex plane a path is position_t = v c_t, with v = speed e^{i heading} and c_t = c_{t-1} + e^{i w k_t}, where
 k_t counts left turns less right ones. Given the regimes and the turn rate w, v is a linear regression whose sums can be
-carried along frame by frame. A beam search keeps the most probable regimes for each w of a grid. Without noise none of
-this is needed: every turn can be read off.
+carried along frame by frame, also where only one coordinate was seen. A beam search keeps the most probable regimes for
+each w of a grid. Without noise none of this is needed: every turn can be read off.
+
+With m_x, m_y in {0, 1} for what was seen, the sums are S = sum (m_x + m_y) / 2 |c|^2, D = sum (m_x - m_y) / 2 c^2 and
+P = sum conj(c) (m_x x + i m_y y). The regression solves S v + conj(D v) = P.
 """
 
 from typing import NamedTuple
@@ -38,22 +41,27 @@ class Beam(NamedTuple):
     place: Complex[np.ndarray, "N W M"]
     """c_t"""
     squares: Float[np.ndarray, "N W M"]
-    """sum |c|^2"""
+    """S"""
+    skew: Complex[np.ndarray, "N W M"]
+    """D: how much more of x than of y was seen; 0 where nothing is missing."""
     products: Complex[np.ndarray, "N W M"]
-    """sum conj(c) x"""
+    """P"""
     log_prior: Float[np.ndarray, "N W M"]
     path: Int[np.ndarray, "N W M T"]
 
 
 def decode(x: Float[np.ndarray, "N T 2"], physics: Physics) -> Int[np.ndarray, "N T"]:
-    """The most probable regimes of each sequence. The grid of turn rates closes in on the best in a few rounds."""
+    """The most probable regimes of each sequence; NaN is a missing coordinate.
+
+    The grid of turn rates closes in on the best in a few rounds.
+    """
     lowest, highest = (2 * np.pi * turns for turns in physics.turns_per_step)
     rates = np.tile(np.linspace(lowest, highest, TURN_RATES), (len(x), 1))
     s = np.zeros(x.shape[:2], np.int32)
     for _ in range(ROUNDS):
         gap = rates[:, 1] - rates[:, 0]
         noise = np.hypot(physics.noise, LEVER * gap)  # what a rate between two of the grid would look like
-        s, best = _search(x[..., 0] + 1j * x[..., 1], rates, physics, noise[:, None, None])
+        s, best = _search(x, rates, physics, noise[:, None, None])
         rates = best[:, None] + gap[:, None] * np.linspace(-2, 2, TURN_RATES)[None]
     return s
 
@@ -71,17 +79,17 @@ def read_turns(x: Float[np.ndarray, "N T 2"], slowest_turn: float) -> Int[np.nda
 
 
 def _search(
-    seen: Complex[np.ndarray, "N T"],
+    x: Float[np.ndarray, "N T 2"],
     rates: Float[np.ndarray, "N W"],
     physics: Physics,
     noise: Float[np.ndarray, "N 1 1"],
 ) -> tuple[Int[np.ndarray, "N T"], Float[np.ndarray, " N"]]:
     """The best regimes and turn rate on the grid."""
-    n, length = seen.shape
+    n, length, _ = x.shape
     log_leave, log_stay = _hazard(physics.mean_duration, length)
     beam = _start(n, length)
     for t in range(1, length):
-        beam = _extend(beam, seen[:, t], rates, t, log_leave, log_stay)
+        beam = _extend(beam, x[:, t], rates, t, log_leave, log_stay)
         beam = _prune(beam, _score(beam, physics, noise))
     best = _score(beam, physics, noise).reshape(n, -1).argmax(axis=1)
     rows = np.arange(n)
@@ -106,11 +114,14 @@ def _start(n: int, length: int) -> Beam:
     zeros = np.zeros(shape)
     log_prior = np.where(np.broadcast_to(np.arange(BEAM) < 3, shape), -np.log(3.0), -np.inf)
     ones, none = np.ones(shape, int), np.zeros(shape, int)
-    return Beam(regime, ones, none, zeros + 0j, zeros, zeros + 0j, log_prior, path)
+    return Beam(regime, ones, none, zeros + 0j, zeros, zeros + 0j, zeros + 0j, log_prior, path)
 
 
-def _extend(beam: Beam, seen, rates, t: int, log_leave, log_stay) -> Beam:
+def _extend(beam: Beam, x: Float[np.ndarray, "N 2"], rates, t: int, log_leave, log_stay) -> Beam:
     """Every hypothesis goes on in each of the three regimes."""
+    seen, weights = np.nan_to_num(x), ~np.isnan(x)
+    point = (seen[:, 0] + 1j * seen[:, 1])[:, None, None]
+    both, uneven = (0.5 * (weights[:, 0] + sign * weights[:, 1])[:, None, None] for sign in (1.0, -1.0))
 
     def tripled(leaf):
         return np.concatenate([leaf] * 3, axis=2)
@@ -127,8 +138,9 @@ def _extend(beam: Beam, seen, rates, t: int, log_leave, log_stay) -> Beam:
         np.where(stays, former.age + 1, 1),
         turns,
         place,
-        former.squares + np.abs(place) ** 2,
-        former.products + np.conj(place) * seen[:, None, None],
+        former.squares + both * np.abs(place) ** 2,
+        former.skew + uneven * place**2,
+        former.products + np.conj(place) * point,
         former.log_prior + np.where(stays, log_stay[former.age], log_leave[former.age]),
         path,
     )
@@ -137,12 +149,14 @@ def _extend(beam: Beam, seen, rates, t: int, log_leave, log_stay) -> Beam:
 def _score(beam: Beam, physics: Physics, noise: Float[np.ndarray, "N 1 1"]) -> Float[np.ndarray, "N W M"]:
     """log p(x, regimes | w) up to a constant: v integrated out, its estimate held to the known range of speeds."""
     slowest, fastest = physics.speed
-    squares = np.maximum(beam.squares, 1e-12)
     variance = noise**2
-    estimate = np.abs(beam.products) / squares
-    speed = np.clip(estimate, slowest, fastest)
-    explained = squares * (estimate**2 - (estimate - speed) ** 2)
-    return beam.log_prior + explained / (2 * variance) - np.log(squares / variance) - np.log(speed)
+    squares = np.maximum(beam.squares, 1e-12)
+    determinant = np.maximum(squares**2 - np.abs(beam.skew) ** 2, 1e-24)
+    v = (squares * beam.products - np.conj(beam.skew * beam.products)) / determinant
+    speed = np.clip(np.abs(v), slowest, fastest)
+    v *= speed / np.maximum(np.abs(v), 1e-12)
+    explained = (np.conj(beam.products) * 2 * v - beam.skew * v**2).real - squares * speed**2
+    return beam.log_prior + explained / (2 * variance) - np.log(determinant / variance**2) / 2 - np.log(speed)
 
 
 def _prune(beam: Beam, score: Float[np.ndarray, "N W M"]) -> Beam:
