@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from swerve import arhmm, boards, seeds
-from swerve.arhmm.gaps import BRIDGED, KNOWN, bridged, carried, lags_known
+from swerve.arhmm.gaps import bridged, carried, lags_known
+from swerve.bridges import BRIDGED, KNOWN
 from swerve.config import ArHmmConfig, Config, TrainingConfig
 from swerve.data.damage import Damage
 from swerve.data.windows import split_validation, to_frames

@@ -165,14 +165,33 @@ def test_a_shared_embedding_reads_what_the_switches_read(shares):
     assert np.allclose(one, two) != shares
 
 
-def test_changes_are_those_to_the_neighbours_that_were_observed():
+def test_changes_are_those_to_the_neighbours_that_were_seen():
     x = np.float32([[1.0, 0.0], [3.0, 0.0], [2.0, 5.0], [7.0, 5.5]])
-    observed = np.array([[True, True], [True, False], [True, True], [True, True]])
-    frames = Frames(x, observed, np.ones(4, bool), np.zeros((4, 0), np.float32))
+    seen = np.array([[True, True], [True, False], [True, True], [True, True]])
     before = [[0.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [5.0, 5.0]]
     after = [[2.0, 0.0], [-1.0, 0.0], [5.0, 5.0], [0.0, 0.0]]
-    found = quick_jit(changes)(frames, np.float32([1.0, 10.0]))
+    found = quick_jit(changes)(x, seen, np.float32([1.0, 10.0]))
     np.testing.assert_allclose(found, np.concatenate([before, after], axis=1))
+
+
+def test_q_reads_a_gap_as_if_the_channel_had_gone_straight_on_and_is_told_that_nobody_looked():
+    length = 12
+    line = np.float32(np.arange(length)[:, None] * [1.0, -2.0])
+    observed = np.ones((length, D), bool)
+    observed[3:7, 0] = observed[:2, 1] = False
+    shown = line.copy()
+    shown[:2, 1] = 0.0  # nothing is bridged before the first value
+    posterior = jax.tree.map(jnp.asarray, filled(reads_changes=True).posterior)
+    embedding = lambda x, observed: jnp.concatenate([x, observed.astype(x.dtype)], axis=1)  # noqa: E731
+    posterior = eqx.tree_at(lambda q: q.embedding, posterior, embedding)
+    frames = Frames(np.where(observed, line, 0.0), observed, np.ones(length, bool), np.zeros((length, U), np.float32))
+    seen = np.asarray(quick_jit(lambda frames: posterior.look(frames, jnp.zeros((length, 0))))(frames))
+    np.testing.assert_allclose(seen[:, :D], shown, atol=1e-5)
+    np.testing.assert_array_equal(seen[:, D : 2 * D], observed)
+    steps = posterior.change_gain * np.float32([1.0, -2.0])
+    np.testing.assert_allclose(seen[1:, 2 * D], np.full(length - 1, steps[0]), rtol=1e-4)
+    np.testing.assert_allclose(seen[3:, 2 * D + 1], np.full(length - 3, steps[1]), rtol=1e-4)
+    assert (seen[:3, 2 * D + 1] == 0).all()
 
 
 def test_q_first_corrects_little_where_x_is_not_part_of_z():

@@ -10,7 +10,7 @@ from swerve import messages
 from swerve.chunks import AbstractWalk, First, Stretch
 from swerve.model.snlds import Snlds
 from swerve.objective import evidence, prior_of, regime_chain, sequence_terms
-from swerve.posterior import Place, Posterior, Start, frame_noise
+from swerve.posterior import AROUND, Place, Posterior, Start, frame_noise
 from swerve.system import AbstractSystem, Inference, Knobs
 from swerve.types import Frames, Key
 
@@ -74,13 +74,13 @@ class CollapsedWalk(AbstractWalk):
 
     @property
     def before(self):
-        """The frame that a chunk is entered from, those before it that switches read, and what their codes look at."""
-        return self._behind_codes + self.system.model.switching.history
+        """The frame that a chunk is entered from, those before it that switches and q read, and what codes look at."""
+        return self._behind_codes + max(self.system.model.switching.history, AROUND)
 
     @property
     def after(self):
-        """q reads how x changes to the next frame."""
-        return 1
+        """Those that q reads."""
+        return AROUND
 
     @property
     def first_frame_tells(self):
@@ -131,7 +131,7 @@ class CollapsedWalk(AbstractWalk):
             predicted = draw.expected
             if not self._follows:
                 memory, predicted = model.predicted_onward(memory, entered.readings, z)
-            earlier = read.features[self._behind_codes : self.before - 1]
+            earlier = read.features[self.before - model.switching.history : self.before - 1]
             potentials = model.potentials(entered.frames, entered.features, z, predicted, earlier=earlier)
             log_evidence, _ = evidence(model, potentials, Knobs())
             return end, memory, potentials.log_transition, log_evidence[1:], draw.entropy, z

@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from swerve.bridges import REACH, bridge
 from swerve.networks import AbstractCell, Bidirectional, Mlp, scan_unroll
 from swerve.types import Frames, Key
 
 HALF_LOG_TWO_PI_E = 1.4189385332046727
 SMALLEST_SCALE = 1e-4
 WEIGHTS_HIDDEN = 16
+AROUND = REACH + 1  # frames on either side that a frame's reading depends on: changes, between ends of bridges
 
 
 class Draw(NamedTuple):
@@ -160,12 +162,17 @@ class Posterior(eqx.Module):
         return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, rest)
 
     def look(self, frames: Frames, model_features: Float[Array, "T F"]) -> Float[Array, "T S"]:
-        """What both RNNs read of every frame and its neighbours, controls apart."""
+        """What both RNNs read of every frame and its neighbours, controls apart.
+
+        Gaps are bridged, and the embedding is told where (docs/decisions/0030).
+        """
+        found = bridge(frames)
+        x = jnp.where(found.reached, found.x, 0.0)
         features = model_features
         if self.embedding is not None:
-            features = self.embedding(frames.x, frames.observed)
+            features = self.embedding(x, frames.observed)
         if self.change_gain is not None:
-            features = jnp.concatenate([features, changes(frames, self.change_gain)], axis=1)
+            features = jnp.concatenate([features, changes(x, found.reached, self.change_gain)], axis=1)
         return features
 
     def steps(
@@ -232,10 +239,10 @@ class Posterior(eqx.Module):
         return propose
 
 
-def changes(frames: Frames, gain: Float[Array, " D"]) -> Float[Array, "T 2*D"]:
-    """gain (x_t - x_{t-1}) and gain (x_{t+1} - x_t), zero where a frame has no observed neighbour."""
-    both = frames.observed[1:] & frames.observed[:-1]
-    steps = jnp.where(both, gain[None] * (frames.x[1:] - frames.x[:-1]), 0.0)
+def changes(x: Float[Array, "T D"], seen: Bool[Array, "T D"], gain: Float[Array, " D"]) -> Float[Array, "T 2*D"]:
+    """gain (x_t - x_{t-1}) and gain (x_{t+1} - x_t), zero where a value or its neighbour was not seen."""
+    both = seen[1:] & seen[:-1]
+    steps = jnp.where(both, gain[None] * (x[1:] - x[:-1]), 0.0)
     border = jnp.zeros((1, steps.shape[1]))
     return jnp.concatenate([jnp.concatenate([border, steps]), jnp.concatenate([steps, border])], axis=1)
 

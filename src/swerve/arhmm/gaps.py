@@ -1,21 +1,18 @@
 """Lags that reach into gaps: what they read there, and what can still be told from it (docs/decisions/0029).
 
-A missing value is *bridged* from both sides, by a cubic where the gap is short and by a line where it is longer; where
-it is longer still, the last value seen is carried forward. Only short gaps leave a value *known*, and a value tells of
-its regime only if its own channel's lags are known.
+A missing value is *bridged* from both sides; where the gap is too long for that, the last value seen is carried
+forward. Only short gaps leave a value *known*, and a value tells of its regime only if its own channel's lags are
+known.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
+from swerve.bridges import bridge
 from swerve.types import Frames
-
-KNOWN = 3  # missing values in a row that leave them known
-BRIDGED = 30  # that are bridged at all
-REACH = BRIDGED + 2  # frames on either side that a bridge may depend on
 
 
 class Filled(NamedTuple):
@@ -45,30 +42,10 @@ def carried(frames: Frames, before_first: Float[Array, " D"], lags: int) -> Fill
 
 
 def bridged(frames: Frames, before_first: Float[Array, " D"], lags: int) -> Filled:
-    """The better picture of a recording that is there as a whole: both sides fill a gap.
-
-    Between x_a and x_b the cubic has at a the slope of the parabola through x_{a-1}, x_a and x_b, and at b that of the
-    one through x_a, x_b and x_{b+1}; that of the chord where x_{a-1} or x_{b+1} is missing.
-    """
-    x, observed = frames.x, frames.observed
-    positions, far = jnp.arange(x.shape[0])[:, None], 2 * x.shape[0] + 2 * REACH
-    before = jax.lax.cummax(jnp.where(observed, positions, -far), axis=0)
-    after = jax.lax.cummin(jnp.where(observed, positions, far), axis=0, reverse=True)
-    width = after - before
-    short = width <= KNOWN + 1
-    last, following = _at(x, before), _at(x, after)
-    chord = (following - last) / jnp.maximum(width, 1)
-
-    def slope(step: Float[Array, "T D"], seen: Bool[Array, "T D"]) -> Float[Array, "T D"]:
-        return jnp.where(seen & short, (width * step + chord) / (width + 1), chord)
-
-    leaving = slope(last - _at(x, before - 1), (before > 0) & _at(observed, before - 1))
-    arriving = slope(_at(x, after + 1) - following, (after < len(x) - 1) & _at(observed, after + 1))
-    way = (positions - before) / jnp.maximum(width, 1)
-    bend = (1 - way) * (leaving - chord) - way * (arriving - chord)
-    bridge = last + way * (following - last) + way * (1 - way) * width * bend
-    inside = ~observed & (width <= BRIDGED + 1)
-    return _filled(frames, jnp.where(inside, bridge, carried(frames, before_first, lags).x), observed | short, lags)
+    """The better picture of a recording that is there as a whole: both sides fill a gap."""
+    found = bridge(frames)
+    x = jnp.where(found.reached, found.x, carried(frames, before_first, lags).x)
+    return _filled(frames, x, found.known, lags)
 
 
 def lags_known(known: Bool[Array, "rows D"], lags: int) -> Bool[Array, "T D"]:
@@ -85,6 +62,3 @@ def _filled(frames: Frames, x: Float[Array, "T D"], known: Bool[Array, "T D"], l
     told = frames.observed & lags_known(jnp.concatenate([jnp.repeat(known[:1], lags, axis=0), known]), lags)
     return Filled(x, frames.observed, known, told.at[0].set(told[0] & (lags == 0)), frames.valid)
 
-
-def _at(array: Float[Array, "T D"] | Bool[Array, "T D"], rows: Int[Array, "T D"]):
-    return jnp.take_along_axis(array, jnp.clip(rows, 0, array.shape[0] - 1), axis=0)

@@ -6,9 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from swerve.arhmm.gaps import REACH, Filled, bridged, carried, lags_known
+from swerve.arhmm.gaps import Filled, bridged, carried, lags_known
 from swerve.arhmm.model import ArHmm, log_evidence, residuals
 from swerve.arhmm.prediction import expected_from
+from swerve.bridges import REACH
 from swerve.chunks import AbstractWalk, First, Stretch
 from swerve.types import Frames
 

@@ -142,7 +142,7 @@ class Compile(AbstractSystem):
     def windows(self, frames: Frames) -> tuple[Float[Array, "W T F"], Bool[Array, "W T"]]:
         """What the encoder reads of every frame, and whether there is such a frame."""
         gain = jax.lax.stop_gradient(1 / self.noise.scale[0])
-        read = (frames.x, frames.observed, changes(frames, gain), frames.u)
+        read = (frames.x, frames.observed, changes(frames.x, frames.observed, gain), frames.u)
         return self._cut(jnp.concatenate(read, axis=1)), self._cut(frames.valid)
 
     def segments(

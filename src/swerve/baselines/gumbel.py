@@ -80,7 +80,7 @@ class RegimePosterior(eqx.Module):
         """What every frame tells the hidden layer of g."""
         seen = [frames.x, frames.observed.astype(frames.x.dtype), frames.u]
         if self.change_gain is not None:
-            seen.append(changes(frames, self.change_gain))
+            seen.append(changes(frames.x, frames.observed, self.change_gain))
         inputs = jnp.concatenate(seen, axis=1)
         return jax.vmap(self.from_frame)(jnp.concatenate([self.encoder(inputs, frames.valid), inputs], axis=1))
 
