@@ -101,19 +101,20 @@ def evidence(row: dict) -> dict[int, choosing.Evidence]:
 
 def decide(name: str, *, quick: bool) -> None:
     """The choice on every draw, of every model that has been run."""
-    choices, right, commits, truth = {}, {}, {}, BOARDS[name][0]
-    for model in MODELS:
-        path = stored(name, model, quick)
-        if not path.is_file():
-            continue
-        search = json.loads(path.read_text())
-        choices[model] = [choosing.decide(evidence(row), np.array(row["lengths"])).as_dict() for row in search["rows"]]
+    choices, right, truth = {}, {}, BOARDS[name][0]
+    paths = {model: stored(name, model, quick) for model in MODELS}
+    searches = {model: json.loads(path.read_text()) for model, path in paths.items() if path.is_file()}
+    for model, asked in {**{model: (model,) for model in searches}, "auto": choosing.SEARCHED}.items():
+        rows = list(zip(*(searches[one]["rows"] for one in asked if one in searches), strict=True))
+        choices[model] = [
+            choosing.decide_in_turn(map(evidence, row), np.array(row[0]["lengths"])).as_dict() for row in rows
+        ]
         right[model] = sum(one["regimes"] == truth for one in choices[model])
-        commits[model] = search["commit"]
-        for row, one in zip(search["rows"], choices[model], strict=True):
-            print(f"{name} {model} {row['seed']}: {one['regimes']} of {truth}: {one['reason']}")
+        for row, one in zip(rows, choices[model], strict=True):
+            print(f"{name} {model} {row[0]['seed']}: {one['regimes']} of {truth}: {one['reason']}")
         print(f"{name} {model}: right in {right[model]} of {len(choices[model])}", flush=True)
-    about = {"board": name, "true_regimes": truth, "seeds": SEEDS, "right": right}
+    about = {"board": name, "true_regimes": truth, "seeds": [row[0]["seed"] for row in rows], "right": right}
+    commits = {model: search["commit"] for model, search in searches.items()}
     write_json(stored(name, "choices", quick), {**about, "choices": choices, "commits": commits})
 
 

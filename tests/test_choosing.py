@@ -7,7 +7,7 @@ import pytest
 from tiny import LINEAR, SETTINGS, drifts
 
 from swerve import api, choosing, reporting
-from swerve.choosing import Evidence, Restarts, decide, weighed
+from swerve.choosing import Evidence, Restarts, decide, decide_in_turn, weighed
 from swerve.data import bouncing_ball
 from swerve.errors import InputError
 from swerve.types import Series
@@ -60,6 +60,22 @@ def test_where_no_restarts_agree_the_bound_alone_decides_and_says_so():
     choice = decide(found, LENGTHS)
     assert choice.regimes == 2
     assert "counted for nothing" in choice.reason
+
+
+def test_linear_regimes_are_asked_only_where_nonlinear_ones_agree_on_no_number():
+    settled = {1: restarts(1.0, 1), 2: restarts(1.5, 2)}
+    doubtful = {1: restarts(1.0, 1), 3: restarts(1.6, 3, agree=False)}
+    asked = []
+
+    def searches(*found):
+        for number, one in enumerate(found):
+            asked.append(number)
+            yield one
+
+    assert decide_in_turn(searches(settled, doubtful), LENGTHS) == decide(settled, LENGTHS) and asked == [0]
+    choice = decide_in_turn(searches(doubtful, settled), LENGTHS)
+    assert choice.regimes == 2 and "linear ones were asked" in choice.reason
+    assert decide_in_turn(searches(doubtful, doubtful), LENGTHS) == decide(doubtful, LENGTHS)
 
 
 def test_one_regime_is_enough_where_more_gain_nothing():

@@ -6,7 +6,7 @@ Models with 1, 2, 3, ... regimes are trained and judged on the same held-out win
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ from swerve.types import Series
 
 FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
+SEARCHED = ("snlds", "slds")
+"""The models that `auto` searches with: linear regimes only where restarts of the nonlinear ones never agree."""
 SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
 
 
@@ -123,11 +125,10 @@ def choose_regimes(
     if config.kind == "arhmm":
         choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
-        own = with_kind(config, "snlds") if config.kind == "auto" else config
-        (search,) = train_all(
-            [prepared], own, tried, out=out, on_report=on_report, on_note=on_note, should_stop=should_stop
-        )
-        choice = decide(weighed(search), _lengths(prepared))
+        hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
+        kinds = [with_kind(config, kind) for kind in SEARCHED] if config.kind == "auto" else [config]
+        searches = (train_all([prepared], own, tried, out=out, **hears)[0] for own in kinds)
+        choice = decide_in_turn(map(weighed, searches), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
@@ -276,7 +277,7 @@ def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice
     """
     if not found:
         raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
-    agreeing = [regimes for regimes, one in found.items() if regimes > 1 and (one.agreement or 0.0) >= AGREE]
+    agreeing = _agreeing(found)
     pool = agreeing or list(found)
     best = max(pool, key=lambda regimes: found[regimes].windows.sum())
     enough = len(lengths) >= FEWEST_WINDOWS
@@ -292,6 +293,27 @@ def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice
     equals = [one for one in tried if one.behind >= -one.error and (enough or one.regimes == best)]
     chosen = min(equals, key=lambda one: one.regimes)
     return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried)
+
+
+def decide_in_turn(searches: Iterable[dict[int, Evidence]], lengths: Int[np.ndarray, " N"]) -> Choice:
+    """The first search in which restarts agree on some number decides, or else the first of all.
+
+    No later one is begun than is needed: `searches` may be a generator.
+    """
+    choices = []
+    for found in searches:
+        choices.append(decide(found, lengths))
+        if _agreeing(found):
+            break
+    else:
+        return choices[0]
+    remark = "Restarts of nonlinear regimes agree on no number, so linear ones were asked. " if len(choices) > 1 else ""
+    return dataclasses.replace(choices[-1], reason=remark + choices[-1].reason)
+
+
+def _agreeing(found: dict[int, Evidence]) -> list[int]:
+    """The numbers whose restarts agree. A single regime is none of them: its restarts can not do otherwise."""
+    return [regimes for regimes, one in found.items() if regimes > 1 and (one.agreement or 0.0) >= AGREE]
 
 
 def _agreement(one: Restarts, regimes: int) -> float | None:
