@@ -29,6 +29,8 @@ BOARDS = {
 """The true number of regimes, and settings; those of the fields, twice as long, are for two CPU cores."""
 MODELS = ("snlds", "slds")
 SEEDS = (7301, 7302, 7303, 7304, 7305)
+FRESH = (7401, 7402, 7403, 7404, 7405)
+"""Draws that nobody had looked at when the rule was written."""
 SEQUENCES, TRIED = 300, range(1, 6)
 SETTINGS = ["training.steps=3000", "training.report_every=500", "training.validation_share=0.15"]
 QUICK = [
@@ -37,17 +39,18 @@ QUICK = [
 ]
 
 
-def search(name: str, model: str, *, quick: bool) -> None:
+def search(name: str, model: str, *, quick: bool, fresh: bool) -> None:
     """Trains every number of regimes on every draw, and keeps what they tell."""
     truth, own = BOARDS[name]
-    seeds, sequences, tried = (SEEDS[:2], 30, range(1, 4)) if quick else (SEEDS, SEQUENCES, TRIED)
+    seeds = FRESH if fresh else SEEDS
+    seeds, sequences, tried = (seeds[:2], 30, range(1, 4)) if quick else (seeds, SEQUENCES, TRIED)
     drawn = [boards.find(name).generate(sequences, seed=seed) for seed in seeds]
     frames = drawn[0].x.shape[1]
     config = api.make_config(
         max(tried), model, settings=[f"training.window={frames}", *SETTINGS, *own, *(QUICK if quick else [])]
     )
     sources = [prepare(board.series(), config) for board in drawn]
-    work = WORK / (f"{name}-quick" if quick else name)
+    work = WORK / f"{name}{'-fresh' if fresh else ''}{'-quick' if quick else ''}"
     work.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with display.stop_on_interrupt() as stop, display.training_progress(config.training.steps) as show:
@@ -61,13 +64,13 @@ def search(name: str, model: str, *, quick: bool) -> None:
         "settings": [*SETTINGS, *own],
     }
     seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
-    write_json(stored(name, model, quick), {**about, "rows": rows, **seconds, **surroundings()})
+    write_json(stored(name, model, quick, fresh), {**about, "rows": rows, **seconds, **surroundings()})
 
 
-def stored(name: str, model: str, quick: bool) -> Path:
+def stored(name: str, model: str, quick: bool, fresh: bool) -> Path:
     folder = WORK / f"{name}-quick" if quick else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}-{model}.json"
+    return folder / f"{name}{'-fresh' if fresh else ''}-{model}.json"
 
 
 def told(found: dict[int, choosing.Restarts], source: Prepared) -> dict:
@@ -99,11 +102,13 @@ def evidence(row: dict) -> dict[int, choosing.Evidence]:
     return found
 
 
-def decide(name: str, *, quick: bool) -> None:
+def decide(name: str, *, quick: bool, fresh: bool) -> None:
     """The choice on every draw, of every model that has been run."""
     choices, right, truth = {}, {}, BOARDS[name][0]
-    paths = {model: stored(name, model, quick) for model in MODELS}
+    paths = {model: stored(name, model, quick, fresh) for model in MODELS}
     searches = {model: json.loads(path.read_text()) for model, path in paths.items() if path.is_file()}
+    if not searches:
+        return
     for model, asked in {**{model: (model,) for model in searches}, "auto": choosing.SEARCHED}.items():
         rows = list(zip(*(searches[one]["rows"] for one in asked if one in searches), strict=True))
         choices[model] = [
@@ -115,7 +120,7 @@ def decide(name: str, *, quick: bool) -> None:
         print(f"{name} {model}: right in {right[model]} of {len(choices[model])}", flush=True)
     about = {"board": name, "true_regimes": truth, "seeds": [row[0]["seed"] for row in rows], "right": right}
     commits = {model: search["commit"] for model, search in searches.items()}
-    write_json(stored(name, "choices", quick), {**about, "choices": choices, "commits": commits})
+    write_json(stored(name, "choices", quick, fresh), {**about, "choices": choices, "commits": commits})
 
 
 def main() -> None:
@@ -123,13 +128,14 @@ def main() -> None:
     parser.add_argument("boards", nargs="*", choices=[[], *BOARDS], metavar="BOARD", help=", ".join(BOARDS))
     parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--quick", action="store_true", help="minutes, to see that it works")
+    parser.add_argument("--fresh", action="store_true", help="five other draws, kept apart")
     parser.add_argument("--decide", action="store_true", help="train nothing; choose from what is stored")
     options = parser.parse_args()
     for name in options.boards or BOARDS:
         for model in [options.model] if options.model else MODELS:
             if not options.decide:
-                search(name, model, quick=options.quick)
-        decide(name, quick=options.quick)
+                search(name, model, quick=options.quick, fresh=options.fresh)
+        decide(name, quick=options.quick, fresh=options.fresh)
 
 
 if __name__ == "__main__":
