@@ -61,4 +61,3 @@ def _filled(frames: Frames, x: Float[Array, "T D"], known: Bool[Array, "T D"], l
     """The first frame stands in for those before it, and tells nothing itself where there are lags."""
     told = frames.observed & lags_known(jnp.concatenate([jnp.repeat(known[:1], lags, axis=0), known]), lags)
     return Filled(x, frames.observed, known, told.at[0].set(told[0] & (lags == 0)), frames.valid)
-
