@@ -31,14 +31,13 @@ MODELS = {
     "snlds": "SNLDS",
     "slds": "SLDS",
     "arhmm": "AR-HMM",
-    "gumbel": "Gumbel-Softmax SNLDS",
     "slds-em": "SLDS by EM",
     "rslds": "rSLDS",
     "svae": "SVAE",
     "kvae": "KVAE",
+    "gumbel": "Gumbel-Softmax SNLDS",
     "compile": "CompILE",
 }
-OTHERS = ("gumbel", "slds-em", "rslds", "svae", "kvae", "compile")
 REGIMES = {
     "ball": ("down", "up"),
     "dubins": ("straight", "left", "right"),
@@ -100,7 +99,8 @@ DRAWINGS = {
     "arm": Drawing(("reacher/snlds", "reacher/slds", "reacher/arhmm"), 1, draw_arm),
     "marginals": Drawing(("reacher/snlds", "reacher/slds", "reacher/arhmm"), 1, draw_marginals),
     "marginals-ball": Drawing(("bouncing-ball/snlds", "bouncing-ball/slds", "bouncing-ball/arhmm"), 1, draw_marginals),
-    "marginals-others": Drawing(tuple(f"reacher/{model}" for model in OTHERS), 1, draw_marginals),
+    "segmentation-ball": Drawing(tuple(f"segmentation/ball-{model}" for model in MODELS), 1, draw_marginals),
+    "segmentation-reacher": Drawing(tuple(f"segmentation/reacher-{model}" for model in MODELS), 1, draw_marginals),
     "reconstructions": Drawing(("dubins/snlds", "dubins/slds"), 5, draw_reconstructions),
 }
 

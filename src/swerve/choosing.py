@@ -21,7 +21,7 @@ from swerve.config import Config, Variant
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, make_restarts, plan_of
 from swerve.preparation import Prepared, prepare
-from swerve.seeds import straddles, window_likelihoods
+from swerve.seeds import standing_for, straddles, window_likelihoods
 from swerve.settings import with_kind
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, read_json, write_json
@@ -251,11 +251,10 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
 
 
 def _arhmms(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts, Config]:
-    """The restarts of the most trustworthy AR-HMM with this many regimes, and settings for other numbers."""
+    """The restarts of the AR-HMM that a fit with this many regimes would end with, and settings for other numbers."""
     model = dataclasses.replace(config.model, regimes=regimes)
     candidates, used = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
-    best = candidates[0]
-    group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
+    group = standing_for(candidates, used.arhmm)
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
     settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0))
     return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group)), settled
