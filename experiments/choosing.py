@@ -24,9 +24,9 @@ WORK = Path("runs/choosing")
 BOARDS = {
     "bouncing-ball": (2, []),
     "dubins-positions-0.01": (3, []),
-    "fields-0.02": (3, ["model.state_size=2", "training.window=100", "training.steps=2000"]),
+    "fields-0.02": (3, ["model.state_size=2", "training.window=100", "training.batch_size=16", "training.steps=2000"]),
 }
-"""The true number of regimes, and settings; those of the fields, twice as long, are for two CPU cores."""
+"""The true number of regimes, and settings; those of the fields, twice as long, are for a CPU."""
 MODELS = ("snlds", "slds")
 SEEDS = (7301, 7302, 7303, 7304, 7305)
 FRESH = (7401, 7402, 7403, 7404, 7405)
