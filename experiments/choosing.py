@@ -6,9 +6,11 @@ scoring the choice, and chooses nothing.
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +52,8 @@ def search(name: str, model: str, *, quick: bool, fresh: bool) -> None:
         max(tried), model, settings=[f"training.window={frames}", *SETTINGS, *own, *(QUICK if quick else [])]
     )
     sources = [prepare(board.series(), config) for board in drawn]
-    work = WORK / f"{name}{'-fresh' if fresh else ''}{'-quick' if quick else ''}"
+    digest = hashlib.sha256(f"{config} {seeds} {sequences} {tried}".encode()).hexdigest()[:8]
+    work = WORK / f"{name}-{digest}"
     work.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with display.stop_on_interrupt() as stop, display.training_progress(config.training.steps) as show:
@@ -102,6 +105,23 @@ def evidence(row: dict) -> dict[int, choosing.Evidence]:
     return found
 
 
+def in_turn(row: dict, asked: Sequence[str]) -> choosing.Choice | None:
+    """The choice on one draw, or None where it would take a search that has not been run."""
+    there = list(itertools.takewhile(row.__contains__, asked))
+    if not there:
+        return None
+    needed = []
+
+    def searches():
+        for model in asked:
+            needed.append(model)
+            if model in there:
+                yield model, evidence(row[model])
+
+    choice = choosing.decide_in_turn(searches(), np.array(row[there[0]]["lengths"]))
+    return choice if needed == there[: len(needed)] else None
+
+
 def decide(name: str, *, quick: bool, fresh: bool) -> None:
     """The choice on every draw, of every model that has been run."""
     choices, right, truth = {}, {}, BOARDS[name][0]
@@ -109,16 +129,23 @@ def decide(name: str, *, quick: bool, fresh: bool) -> None:
     searches = {model: json.loads(path.read_text()) for model, path in paths.items() if path.is_file()}
     if not searches:
         return
+    draws = [{row["seed"]: row for row in search["rows"]} for search in searches.values()]
+    assert all(one.keys() == draws[0].keys() for one in draws)
+    rows = [
+        {"seed": seed, **{model: of_model[seed] for model, of_model in zip(searches, draws, strict=True)}}
+        for seed in draws[0]
+    ]
     for model, asked in {**{model: (model,) for model in searches}, "auto": choosing.SEARCHED}.items():
-        rows = list(zip(*(searches[one]["rows"] for one in asked if one in searches), strict=True))
-        choices[model] = [
-            choosing.decide_in_turn(map(evidence, row), np.array(row[0]["lengths"])).as_dict() for row in rows
-        ]
+        made = [in_turn(row, asked) for row in rows]
+        if None in made:
+            print(f"{name} {model}: needs a search that has not been run")
+            continue
+        choices[model] = [one.as_dict() for one in made if one is not None]
         right[model] = sum(one["regimes"] == truth for one in choices[model])
         for row, one in zip(rows, choices[model], strict=True):
-            print(f"{name} {model} {row[0]['seed']}: {one['regimes']} of {truth}: {one['reason']}")
+            print(f"{name} {model} {row['seed']}: {one['regimes']} of {truth}: {one['reason']}")
         print(f"{name} {model}: right in {right[model]} of {len(choices[model])}", flush=True)
-    about = {"board": name, "true_regimes": truth, "seeds": [row[0]["seed"] for row in rows], "right": right}
+    about = {"board": name, "true_regimes": truth, "seeds": [row["seed"] for row in rows], "right": right}
     commits = {model: search["commit"] for model, search in searches.items()}
     write_json(stored(name, "choices", quick, fresh), {**about, "choices": choices, "commits": commits})
 

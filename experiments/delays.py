@@ -26,7 +26,7 @@ def measure(row: str) -> dict:
     late = offsets(labels, board.s)
     counts, _ = np.histogram(late, OFFSETS)
     every = score(labels, list(board.s)).as_dict()
-    moved = {str(by): score([np.roll(one, by) for one in labels], list(board.s)).as_dict() for by in (-1, 1)}
+    moved = {str(by): score([moved_by(by, one) for one in labels], list(board.s)).as_dict() for by in (-1, 1)}
     return {
         "row": row,
         "scores": {name: round(every[name], 2) for name in COLUMNS},
@@ -41,6 +41,11 @@ def measure(row: str) -> dict:
         "sequences": SEQUENCES,
         **surroundings(),
     }
+
+
+def moved_by(frames: int, labels: np.ndarray) -> np.ndarray:
+    """Later, or earlier where negative; the label at the edge lasts longer."""
+    return labels[np.clip(np.arange(len(labels)) - frames, 0, len(labels) - 1)]
 
 
 def main():

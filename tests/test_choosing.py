@@ -62,20 +62,47 @@ def test_where_no_restarts_agree_the_bound_alone_decides_and_says_so():
     assert "counted for nothing" in choice.reason
 
 
-def test_linear_regimes_are_asked_only_where_nonlinear_ones_agree_on_no_number():
-    settled = {1: restarts(1.0, 1), 2: restarts(1.5, 2)}
-    doubtful = {1: restarts(1.0, 1), 3: restarts(1.6, 3, agree=False)}
+SETTLED = {1: restarts(1.0, 1), 2: restarts(1.5, 2)}
+DOUBTFUL = {1: restarts(1.0, 1), 3: restarts(1.6, 3, agree=False)}
+
+
+def in_turn(*found):
+    """The choice, and which searches it took."""
     asked = []
 
-    def searches(*found):
-        for number, one in enumerate(found):
-            asked.append(number)
-            yield one
+    def searches():
+        for model, one in zip(("snlds", "slds"), found, strict=False):
+            asked.append(model)
+            yield model, one
 
-    assert decide_in_turn(searches(settled, doubtful), LENGTHS) == decide(settled, LENGTHS) and asked == [0]
-    choice = decide_in_turn(searches(doubtful, settled), LENGTHS)
-    assert choice.regimes == 2 and "linear ones were asked" in choice.reason
-    assert decide_in_turn(searches(doubtful, doubtful), LENGTHS) == decide(doubtful, LENGTHS)
+    return decide_in_turn(searches(), LENGTHS), asked
+
+
+def test_linear_regimes_are_asked_only_where_nonlinear_ones_agree_on_no_number():
+    assert in_turn(SETTLED, DOUBTFUL) == (decide(SETTLED, LENGTHS, model="snlds"), ["snlds"])
+    choice, asked = in_turn(DOUBTFUL, SETTLED)
+    assert choice.regimes == 2 and choice.model == "slds" and asked == ["snlds", "slds"]
+    assert choice.reason.startswith("Restarts of snlds agree on no number, so slds was asked (--model slds fits it).")
+
+
+def test_the_first_search_decides_where_none_agrees():
+    others = {1: restarts(1.0, 1), 4: restarts(1.7, 4, agree=False)}
+    assert in_turn(DOUBTFUL, others)[0] == decide(DOUBTFUL, LENGTHS, model="snlds")
+
+
+def test_a_search_in_which_all_restarts_diverged_is_passed_over():
+    assert in_turn({}, SETTLED)[0] == decide(SETTLED, LENGTHS, model="slds")
+    assert in_turn(DOUBTFUL, {})[0] == decide(DOUBTFUL, LENGTHS, model="snlds")
+    with pytest.raises(InputError, match="No number of regimes could be trained"):
+        in_turn({}, {})
+
+
+def test_linear_regimes_are_not_asked_where_nothing_can_agree():
+    config = api.make_config(None, "auto", restarts=2)
+    assert choosing.kinds_to_search(config, last=3) == ("snlds", "slds")
+    assert choosing.kinds_to_search(config, last=1) == ("snlds",)
+    assert choosing.kinds_to_search(api.make_config(None, "auto", restarts=1), last=3) == ("snlds",)
+    assert choosing.kinds_to_search(api.make_config(None, "slds"), last=3) == ("slds",)
 
 
 def test_one_regime_is_enough_where_more_gain_nothing():

@@ -20,7 +20,6 @@ from swerve.seeds import (
     most_trustworthy_first,
     shortest_regime,
     simplest_that_pays,
-    standing_for,
 )
 from swerve.types import Series
 
@@ -54,20 +53,13 @@ def test_restarts_agree_whatever_they_call_their_regimes():
     assert agreement(two) == 1 and agreement(four) < 0.5 and agreement(two[:1]) == 0
 
 
-def test_a_fit_ends_with_the_best_lags_and_a_consensus_with_those_whose_restarts_agree_most():
-    two = [candidate(2, 1.5, LONG), candidate(2, 1.0, 1 - LONG)]
-    four = [candidate(4, 3.0, SHORT), candidate(4, 2.0, LONG)]
-    assert [one.lags for one in standing_for(four + two, ArHmmConfig())] == [4, 4]
-    assert [one.held_out for one in standing_for(four + two, ArHmmConfig(consensus=True))] == [1.5, 1.0]
-
-
 def test_a_consensus_comes_first_and_reads_the_lags_whose_restarts_agree_most():
     """Two drifts; of the candidates with two lags one has lost its second regime."""
-    config = Config(arhmm=ArHmmConfig(lags=(1, 2), features=(0,), restarts=2, max_iterations=20, consensus=True))
+    config = Config(arhmm=ArHmmConfig(lags=(1, 2), features=(0,), restarts=2, max_iterations=20))
     prepared = prepare(drifts(), config)
     fitted, _ = fit_candidates(prepared.training, prepared.validation, config.arhmm, regimes=2, key=jax.random.key(0))
     lost = [one._replace(labels=np.where(one.labels > 0, 0, one.labels)) for one in fitted if one.lags == 2][:1]
-    candidates = lost + [one for one in fitted if one.lags == 1]
+    candidates = [one for one in fitted if one.lags == 1] + lost
     first, *others = seeds.with_consensus(candidates, prepared.training, prepared.validation, config.arhmm)
     assert first.lags == 1 and {one.lags for one in others} == {1}
     assert first.held_out == others[0].held_out and first.model is not others[0].model

@@ -21,12 +21,12 @@ from swerve.config import Config, Variant
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, make_restarts, plan_of
 from swerve.preparation import Prepared, prepare
-from swerve.seeds import standing_for, straddles, window_likelihoods
+from swerve.seeds import straddles, window_likelihoods
 from swerve.settings import with_kind
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, read_json, write_json
 from swerve.training.comparison import FEWEST_WINDOWS, paired_change
-from swerve.training.loop import Report
+from swerve.training.loop import Report, TrainingDivergedError
 from swerve.training.restarts import pick
 from swerve.training.step import TrainingData
 from swerve.training.surplus import look_closely
@@ -86,6 +86,8 @@ class Choice:
     regimes: int
     reason: str
     tried: tuple[Tried, ...]
+    model: str = ""
+    """What the regimes were, whose bounds these are."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -94,7 +96,7 @@ class Choice:
     @staticmethod
     def from_dict(stored: dict[str, Any]) -> "Choice":
         """The inverse of `as_dict`."""
-        return Choice(stored["regimes"], stored["reason"], tuple(Tried(**one) for one in stored["tried"]))
+        return Choice(**{**stored, "tried": tuple(Tried(**one) for one in stored["tried"])})
 
 
 def choose_regimes(
@@ -126,12 +128,28 @@ def choose_regimes(
         choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
         hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
-        kinds = [with_kind(config, kind) for kind in SEARCHED] if config.kind == "auto" else [config]
-        searches = (train_all([prepared], own, tried, out=out, **hears)[0] for own in kinds)
-        choice = decide_in_turn(map(weighed, searches), _lengths(prepared))
+
+        def search(kind: str) -> dict[int, Evidence]:
+            own = config if kind == config.kind else with_kind(config, kind)
+            on_note(f"trying {first} to {last} regimes with {kind}")
+            try:
+                return weighed(train_all([prepared], own, tried, out=out, **hears)[0])
+            except TrainingDivergedError:
+                on_note(f"all restarts of {kind} diverged")
+                return {}
+
+        kinds = kinds_to_search(config, last)
+        choice = decide_in_turn(((kind, search(kind)) for kind in kinds), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
+
+
+def kinds_to_search(config: Config, last: int) -> tuple[str, ...]:
+    """`auto` can ask linear regimes too, but not where there is nothing that could agree or disagree."""
+    if config.kind != "auto":
+        return (config.kind,)
+    return SEARCHED if config.training.restarts > 1 and last > 1 else SEARCHED[:1]
 
 
 def choose_with_arhmms(
@@ -145,7 +163,7 @@ def choose_with_arhmms(
     for regimes in sorted(tried, reverse=True):
         on_note(f"fitting AR-HMMs with {regimes} regimes")
         found[regimes], config = _arhmms(prepared, config, regimes)
-    return decide(weighed(found), _lengths(prepared))
+    return decide(weighed(found), _lengths(prepared), model="arhmm")
 
 
 def _lengths(prepared: Prepared) -> Int[np.ndarray, " N"]:
@@ -251,10 +269,11 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
 
 
 def _arhmms(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts, Config]:
-    """The restarts of the AR-HMM that a fit with this many regimes would end with, and settings for other numbers."""
+    """The restarts of the most trustworthy AR-HMM with this many regimes, and settings for other numbers."""
     model = dataclasses.replace(config.model, regimes=regimes)
     candidates, used = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
-    group = standing_for(candidates, used.arhmm)
+    best = candidates[0]
+    group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
     settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0))
     return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group)), settled
@@ -268,7 +287,7 @@ def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
     }
 
 
-def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice:
+def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"], *, model: str = "") -> Choice:
     """The smallest number within one standard error of the best held-out bound of those whose restarts agree.
 
     Fewer regimes that explain as much are not passed over because they are harder to find: the smaller number need
@@ -291,23 +310,33 @@ def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"]) -> Choice
     )
     equals = [one for one in tried if one.behind >= -one.error and (enough or one.regimes == best)]
     chosen = min(equals, key=lambda one: one.regimes)
-    return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried)
+    return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried, model)
 
 
-def decide_in_turn(searches: Iterable[dict[int, Evidence]], lengths: Int[np.ndarray, " N"]) -> Choice:
-    """The first search in which restarts agree on some number decides, or else the first of all.
+def decide_in_turn(searches: Iterable[tuple[str, dict[int, Evidence]]], lengths: Int[np.ndarray, " N"]) -> Choice:
+    """The first search in which restarts agree on some number decides, or else the first that found anything.
 
-    No later one is begun than is needed: `searches` may be a generator.
+    Each is named after its model. No later one is begun than is needed: `searches` may be a generator.
     """
     choices = []
-    for found in searches:
-        choices.append(decide(found, lengths))
+    for model, found in searches:
+        if found:
+            choices.append(decide(found, lengths, model=model))
         if _agreeing(found):
-            break
-    else:
-        return choices[0]
-    remark = "Restarts of nonlinear regimes agree on no number, so linear ones were asked. " if len(choices) > 1 else ""
-    return dataclasses.replace(choices[-1], reason=remark + choices[-1].reason)
+            return _with_remark(choices)
+    if not choices:
+        return decide({}, lengths)
+    return choices[0]
+
+
+def _with_remark(choices: Sequence[Choice]) -> Choice:
+    """The last one, which says why the others did not decide."""
+    last = choices[-1]
+    if len(choices) == 1:
+        return last
+    others = " and ".join(one.model for one in choices[:-1])
+    remark = f"Restarts of {others} agree on no number, so {last.model} was asked (--model {last.model} fits it). "
+    return dataclasses.replace(last, reason=remark + last.reason)
 
 
 def _agreeing(found: dict[int, Evidence]) -> list[int]:

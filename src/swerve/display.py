@@ -143,7 +143,7 @@ def print_regimes(regimes: Sequence[RegimeUse]) -> None:
 
 def print_choice(choice: Choice) -> None:
     """Every number of regimes that was tried, and which was chosen."""
-    table = Table(title="how many regimes")
+    table = Table(title=f"how many regimes ({choice.model})")
     for name in ("regimes", "held-out bound", "less the best", "agreement", "in use", ""):
         table.add_column(name, justify="right")
     for one in choice.tried:

@@ -178,19 +178,6 @@ def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
     return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
 
 
-def standing_for(candidates: list[Candidate], config: ArHmmConfig) -> list[Candidate]:
-    """All restarts with the lags and features of the model that a fit ends with, the best first.
-
-    That is the most trustworthy one. Of a consensus more lags would always predict better, so its lags are those whose
-    restarts agree most: regimes that are found again from other starts are there to be found.
-    """
-    groups = _by_lags(candidates)
-    if config.consensus:
-        return max(groups, key=agreement)
-    best = candidates[0]
-    return next(group for group in groups if (group[0].lags, group[0].features) == (best.lags, best.features))
-
-
 def agreement(group: list[Candidate]) -> float:
     """Mean adjusted Rand index over pairs of restarts, of the held-out frames; 0 where there is but one restart."""
     labels = [one.labels[one.labels >= 0] for one in group]
@@ -248,10 +235,12 @@ def with_consensus(
 ) -> list[Candidate]:
     """First a model that EM finds from the consensus of all candidates about all frames, then those with its lags.
 
-    The model has seen the held-out part; its number is that of the best that has not.
+    More lags always predict better, so the lags are those whose restarts agree most: regimes that are found again from
+    other starts are there to be found. The model has seen the held-out part; its number is that of the best that has
+    not.
     """
     every = jax.tree.map(lambda *parts: jnp.concatenate(parts), training, validation)
-    agreeing = standing_for(candidates, config)
+    agreeing = max(_by_lags(candidates), key=agreement)
     best, valid = agreeing[0], np.asarray(every.valid)
     regimes = best.model.regimes
     together = consensus(np.stack([labels_of(one.model, every)[valid] for one in candidates]), regimes)

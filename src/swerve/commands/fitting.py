@@ -125,7 +125,13 @@ def choose_regimes_command(
     out: Annotated[Path, typer.Option(help="Folder for choice.json, choice.png and what is needed to go on.")],
     first: Annotated[int, typer.Option("--from", help="Fewest regimes to try.")] = choosing.FIRST,
     last: Annotated[int, typer.Option("--to", help="Most regimes to try.")] = choosing.LAST,
-    model: Annotated[str | None, typer.Option(help="snlds, the default; slds; arhmm, in seconds.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, the default: snlds, and slds where its restarts agree on no number; or one of these;"
+            " arhmm, in seconds to minutes."
+        ),
+    ] = None,
     restarts: Annotated[int | None, typer.Option(help="Tries with every number of regimes; 4 unless told.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed and data give the same choice.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting; repeatable.")] = None,
@@ -138,7 +144,7 @@ def choose_regimes_command(
     goes on. What it means: docs/choosing-regimes.md.
     """
     series = read_recordings(data, Reading().but(**given))
-    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or ())
+    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or (), base=Config(kind="auto"))
     with _listening(config) as hears:
         choice = choosing.choose_regimes(series, config, first=first, last=last, out=out, **hears)
     picture = reporting.draw_choice(out, choice)
