@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from swerve.bridges import BRIDGED
 from swerve.build import build_collapsed, build_posterior
 from swerve.config import ModelConfig, PosteriorConfig
 from swerve.objective import regime_chain
-from swerve.posterior import Draw, Start, changes, frame_noise
+from swerve.posterior import AROUND, Draw, Start, changes, frame_noise
 from swerve.system import Knobs
 from swerve.types import Frames
 
@@ -102,7 +103,7 @@ def test_padding_of_any_length_and_content_changes_no_valid_frame(start):
         same_valid_frames(path(system, frames), bare)
 
 
-def test_a_missing_frame_is_read_through_its_mask_alone():
+def test_what_stands_in_a_missing_frame_is_never_read():
     system, frames = filled(), some_frames()
     whole, gaps = path(system, frames), []
     for content in (0.0, 1e3, np.nan):
@@ -192,6 +193,23 @@ def test_q_reads_a_gap_as_if_the_channel_had_gone_straight_on_and_is_told_that_n
     np.testing.assert_allclose(seen[1:, 2 * D], np.full(length - 1, steps[0]), rtol=1e-4)
     np.testing.assert_allclose(seen[3:, 2 * D + 1], np.full(length - 3, steps[1]), rtol=1e-4)
     assert (seen[:3, 2 * D + 1] == 0).all()
+
+
+@pytest.mark.parametrize("missing", [1, 3, 4, BRIDGED - 1, BRIDGED, BRIDGED + 1])
+def test_a_chunk_and_the_frames_around_it_are_read_as_in_the_whole(missing):
+    """Wherever the gap lies: inside, at the chunk's border, or just out of reach."""
+    rng, chunk = np.random.default_rng(missing), 6
+    length = chunk + 2 * AROUND
+    x, posterior = np.float32(rng.normal(size=(length + 80, D))), jax.tree.map(jnp.asarray, filled().posterior)
+    frames = Frames(x, np.ones(x.shape, bool), np.ones(len(x), bool), np.zeros((len(x), U), np.float32))
+    look = quick_jit(lambda frames: posterior.look(frames, jnp.zeros((len(frames.x), 0))))
+    for begin in range(40 - missing, 40 + AROUND + chunk + 1):
+        frames.observed[:] = True
+        frames.observed[begin : begin + missing] = False
+        blanked = frames.blanked()
+        whole = look(blanked)[40 + AROUND :][:chunk]
+        some = look(jax.tree.map(lambda leaf: leaf[40 : 40 + length], blanked))[AROUND:][:chunk]
+        np.testing.assert_array_equal(some, whole)
 
 
 def test_q_first_corrects_little_where_x_is_not_part_of_z():

@@ -24,7 +24,7 @@ from swerve.training.step import (
     batch_loss,
     evaluate,
     evaluate_together,
-    hide_frames,
+    hide,
     start,
 )
 from swerve.types import Frames
@@ -220,11 +220,18 @@ def test_the_log_tells_what_tempering_and_the_guide_add():
     np.testing.assert_allclose(pushed.elbo - plain.elbo, 3.0, rtol=1e-4)
 
 
-def test_hidden_frames_are_whole_and_as_frequent_as_asked():
-    frames = Frames(jnp.ones((50, 40, 3)), jnp.ones((50, 40, 3), bool), jnp.ones((50, 40), bool), jnp.ones((50, 40, 2)))
-    hidden = hide_frames(frames, jnp.float32(0.3), key=jax.random.key(0))
+def test_what_is_hidden_are_stretches_of_frames_and_of_channels_as_frequent_as_asked():
+    shape = (60, 100, 3)
+    frames = Frames(jnp.ones(shape), jnp.ones(shape, bool), jnp.ones(shape[:2], bool), jnp.ones((60, 100, 2)))
+    hidden = hide(frames, jnp.float32(0.1), key=jax.random.key(0))
     gone = ~np.asarray(hidden.observed)
-    assert (gone.all(axis=2) == gone.any(axis=2)).all()
-    assert abs(gone.mean() - 0.3) < 0.05
+    frames_gone = gone.all(axis=2)
+    assert abs(frames_gone.mean() - 0.05) < 0.015
+    assert abs(gone.mean() - 0.1) < 0.015
+    assert np.abs(gone[:, :10].mean() - gone[:, -10:].mean()) < 0.04  # as many at the beginning as at the end
+    alone = gone[:, :, 0] & ~frames_gone
+    assert alone.mean() > 0.03
+    begins = np.diff(frames_gone[:, 20:80].astype(int), axis=1, prepend=0).clip(0).sum()
+    assert 3 < frames_gone[:, 20:80].sum() / begins < 9  # the mean stretch is 6.2; some join
     assert same(hidden._replace(observed=frames.observed), frames)
-    assert same(hide_frames(frames, jnp.float32(0.0), key=jax.random.key(0)), frames)
+    assert same(hide(frames, jnp.float32(0.0), key=jax.random.key(0)), frames)

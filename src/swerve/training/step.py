@@ -16,6 +16,7 @@ from swerve.types import Frames, Key
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
+STRETCHES = (1, 2, 4, 8, 16)  # frames that training hides in a row
 
 
 class Restart(NamedTuple):
@@ -107,7 +108,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
     picked = jax.random.randint(pick_key, (batch_size,), 0, data.guides.shape[1])
     batch, guide = data.batch(restart, picked, key=jax.random.fold_in(pick_key, 0))
-    frames = hide_frames(batch, restart.schedule.gap_rate, key=gap_key)
+    frames = hide(batch, restart.schedule.gap_rate, key=gap_key)
     keys = jax.random.split(draw_key, batch_size)
     bent = knobs(restart.schedule, state.step)
     gradient, log = jax.grad(batch_loss, has_aux=True)(state.system, frames, guide, bent, keys)
@@ -127,10 +128,28 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     return moved, log
 
 
-def hide_frames(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
-    """Treats a random share of the frames as missing."""
-    hidden: Bool[Array, "B T"] = jax.random.bernoulli(key, rate, frames.valid.shape)
-    return frames._replace(observed=frames.observed & ~hidden[..., None])
+def hide(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
+    """Treats a random share of what was observed as missing: half of it whole frames, half of it single channels.
+
+    It is hidden in stretches of several lengths, so that q learns how far a bridge carries (docs/decisions/0030).
+    """
+    frame_key, channel_key = jax.random.split(key)
+    batch, length, channels = frames.observed.shape
+    hidden = _stretches((batch, length, 1), rate / 2, key=frame_key)
+    hidden |= _stretches((batch, length, channels), rate / 2, key=channel_key)
+    return frames._replace(observed=frames.observed & ~hidden)
+
+
+def _stretches(shape: tuple[int, int, int], rate: Float[Array, ""] | float, *, key: Key) -> Bool[Array, "B T D"]:
+    """A share of about `rate`, in stretches whose lengths are all of STRETCHES equally often."""
+    batch, length, channels = shape
+    start_key, length_key = jax.random.split(key)
+    drawn = batch, length + max(STRETCHES) - 1, channels  # some begin before the first frame
+    starts = jax.random.bernoulli(start_key, rate * len(STRETCHES) / sum(STRETCHES), drawn)
+    lasting = jax.random.choice(length_key, jnp.array(STRETCHES), drawn)
+    positions = jnp.arange(drawn[1])[None, :, None]
+    ends = jax.lax.cummax(jnp.where(starts, positions + lasting, 0), axis=1)
+    return (ends > positions)[:, -length:]
 
 
 def _advance(
