@@ -16,7 +16,7 @@ from swerve.types import Frames, Key
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
-STRETCHES = (1, 2, 4, 8, 16)  # frames that training hides in a row
+STRETCHES = 5  # kinds of them: training hides 1, 2, 4, 8 or 16 frames in a row
 
 
 class Restart(NamedTuple):
@@ -141,15 +141,15 @@ def hide(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
 
 
 def _stretches(shape: tuple[int, int, int], rate: Float[Array, ""] | float, *, key: Key) -> Bool[Array, "B T D"]:
-    """A share of about `rate`, in stretches whose lengths are all of STRETCHES equally often."""
+    """A share of about `rate`, in stretches of 1, 2, 4, ... frames, all equally often."""
     batch, length, channels = shape
-    start_key, length_key = jax.random.split(key)
-    drawn = batch, length + max(STRETCHES) - 1, channels  # some begin before the first frame
-    starts = jax.random.bernoulli(start_key, rate * len(STRETCHES) / sum(STRETCHES), drawn)
-    lasting = jax.random.choice(length_key, jnp.array(STRETCHES), drawn)
-    positions = jnp.arange(drawn[1])[None, :, None]
-    ends = jax.lax.cummax(jnp.where(starts, positions + lasting, 0), axis=1)
-    return (ends > positions)[:, -length:]
+    longest = 2 ** (STRETCHES - 1)
+    begins = rate * STRETCHES / (2 * longest - 1)
+    drawn = jax.random.uniform(key, (batch, longest - 1 + length, channels))  # some begin before the first frame
+    kind = jnp.minimum(STRETCHES * drawn / jnp.maximum(begins, jnp.finfo(drawn.dtype).tiny), STRETCHES - 1)
+    positions = jnp.arange(drawn.shape[1])[None, :, None]
+    ends = jax.lax.cummax(jnp.where(drawn < begins, positions + jnp.left_shift(1, kind.astype(int)), 0), axis=1)
+    return (ends > positions)[:, longest - 1 :]
 
 
 def _advance(
