@@ -152,3 +152,21 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_choice(tmp_path):
     assert [one.regimes for one in whole.tried] == [1, 2]
     assert whole.tried[0].in_use == 1
     assert whole.tried[1].agreement is not None
+
+
+@pytest.mark.slow
+def test_linear_regimes_are_searched_too_and_that_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing, "AGREE", 2.0)  # more than any restarts agree
+    balls = bouncing_ball.generate(5, seed=3).series()
+    config = api.make_config(None, "auto", settings=SETTINGS)
+    search, heard = {"first": 1, "last": 2, "out": tmp_path / "search"}, []
+
+    def in_the_second():
+        return any(note.endswith("with slds") for note in heard)
+
+    with pytest.raises(InputError, match="the same command goes on"):
+        choosing.choose_regimes(balls, config, on_note=heard.append, should_stop=in_the_second, **search)
+    assert {path.stem for path in (tmp_path / "search").glob("*.safetensors")} == {"snlds", "slds"}
+    choice = choosing.choose_regimes(balls, config, **search)
+    assert choice == choosing.choose_regimes(balls, config, **{**search, "out": tmp_path / "again"})
+    assert choice.model == "snlds" and "counted for nothing" in choice.reason
