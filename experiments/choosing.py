@@ -26,7 +26,7 @@ WORK = Path("runs/choosing")
 BOARDS = {
     "bouncing-ball": (2, []),
     "dubins-positions-0.01": (3, []),
-    "fields-0.02": (3, ["model.state_size=2", "training.window=100", "training.batch_size=16", "training.steps=2000"]),
+    "fields-0.02": (3, ["model.state_size=2", "training.window=100", "training.batch_size=16", "training.steps=1500"]),
 }
 """The true number of regimes, and settings; those of the fields, twice as long, are for a CPU."""
 MODELS = ("snlds", "slds")
