@@ -3,7 +3,7 @@
     python experiments/results_page.py [--check]
 
 All from <!-- KIND: NAME --> to <!-- end --> is written by this script, the rest by people. KIND is figure or one of
-WRITERS: table, recordings, robustness, time, decoding, models (of a board) or summary (of a model).
+WRITERS: table, recordings, robustness, choosing, time, decoding, models (of a board) or summary (of a model).
 With --check nothing is written, and a page that is out of date is an error.
 """
 
@@ -26,8 +26,8 @@ from swerve.settings import from_dict
 
 EXPERIMENTS = Path(__file__).resolve().parent
 DOCS = EXPERIMENTS.parent / "docs"
-PAGES = (DOCS / "results.md", DOCS / "models.md", EXPERIMENTS.parent / "README.md")
-KINDS = "table|figure|summary|time|decoding|models|recordings|robustness"
+PAGES = (DOCS / "results.md", DOCS / "models.md", DOCS / "choosing-regimes.md", EXPERIMENTS.parent / "README.md")
+KINDS = "table|figure|summary|time|decoding|models|recordings|robustness|choosing"
 BLOCK = re.compile(rf"(<!-- ({KINDS}): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADINGS = (
     *("row", "what it is", "frame F1", "switch F1, exact", "switch F1, ±5"),
@@ -192,7 +192,29 @@ def robustness(name: str, experiments: Path) -> str:
     return as_markdown([headings, ["---", "---", "---", "---:", "---:", "---:", "---"], *lines])
 
 
+def choosing(name: str, experiments: Path) -> str:
+    """What experiments/choosing.py found: the numbers chosen on every draw of a board, by the models asked."""
+    found = [json.loads(path.read_text()) for path in sorted((experiments / "results" / name).glob("*-choices.json"))]
+    if not found:
+        return "No board has been searched yet."
+    asked = list(dict.fromkeys(model for one in found for model in one["choices"]))
+    lines = []
+    for one in found:
+        chosen = {model: [choice["regimes"] for choice in choices] for model, choices in one["choices"].items()}
+        cells = [
+            f"{one['right'][model]} of {len(chosen[model])} ({' '.join(map(str, chosen[model]))})"
+            if model in chosen
+            else "not run"
+            for model in asked
+        ]
+        searched = ", ".join(dict.fromkeys(commit[:7] for commit in one["commits"].values()))
+        lines.append([one["board"], str(one["true_regimes"]), *cells, searched])
+    headings = ("board", "true", *(f"`{model}`" for model in asked), "commit")
+    return as_markdown([headings, ["---", "---:", *["---"] * len(asked), "---"], *lines])
+
+
 WRITERS = {
+    "choosing": choosing,
     "table": table,
     "summary": summary,
     "time": time_to_paper,

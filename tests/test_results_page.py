@@ -287,3 +287,22 @@ def test_drops_are_taken_fit_by_fit(experiments):
     store(experiments, "robustness/ball-damaged", runs=(89.0, 77.0), experiment=lost)
     line = page.robustness("robustness", experiments).splitlines()[-1]
     assert "20 % of frames, 10 % of cells" in line and "| 2.0 ± 1.4 |" in line
+
+
+def test_numbers_of_regimes_stand_beside_the_true_one(experiments):
+    assert page.choosing("choosing", experiments) == "No board has been searched yet."
+    folder = experiments / "results" / "choosing"
+    folder.mkdir(parents=True)
+
+    def chosen(board, **numbers):
+        about = {"board": board, "true_regimes": 2, "commits": dict.fromkeys(numbers, "0123456789")}
+        right = {model: found.count(2) for model, found in numbers.items()}
+        choices = {model: [{"regimes": one} for one in found] for model, found in numbers.items()}
+        (folder / f"{board}-choices.json").write_text(json.dumps({**about, "right": right, "choices": choices}))
+
+    chosen("arm", snlds=[2, 3], auto=[2, 2])
+    chosen("leg", snlds=[2, 2])
+    assert page.choosing("choosing", experiments).splitlines()[2:] == [
+        "| arm | 2 | 1 of 2 (2 3) | 2 of 2 (2 2) | 0123456 |",
+        "| leg | 2 | 2 of 2 (2 2) | not run | 0123456 |",
+    ]
