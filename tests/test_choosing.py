@@ -91,18 +91,26 @@ def test_the_first_search_decides_where_none_agrees():
 
 
 def test_a_search_in_which_all_restarts_diverged_is_passed_over():
-    assert in_turn({}, SETTLED)[0] == decide(SETTLED, LENGTHS, model="slds")
+    choice, _ = in_turn({}, SETTLED)
+    assert choice.regimes == 2 and choice.model == "slds"
+    assert choice.reason.startswith("All restarts of snlds diverged, so slds was asked (--model slds fits it). 2")
     assert in_turn(DOUBTFUL, {})[0] == decide(DOUBTFUL, LENGTHS, model="snlds")
     with pytest.raises(InputError, match="No number of regimes could be trained"):
         in_turn({}, {})
 
 
+def test_restarts_that_all_use_a_single_regime_do_not_agree_on_more():
+    collapsed = restarts(0.5, 2)._replace(agreement=1.0, in_use=1)
+    assert in_turn(DOUBTFUL, {1: restarts(0.5, 1), 2: collapsed})[0] == decide(DOUBTFUL, LENGTHS, model="snlds")
+    assert in_turn({1: restarts(0.5, 1), 2: collapsed}, SETTLED)[0].model == "slds"
+
+
 def test_linear_regimes_are_not_asked_where_nothing_can_agree():
     config = api.make_config(None, "auto", restarts=2)
-    assert choosing.kinds_to_search(config, last=3) == ("snlds", "slds")
-    assert choosing.kinds_to_search(config, last=1) == ("snlds",)
-    assert choosing.kinds_to_search(api.make_config(None, "auto", restarts=1), last=3) == ("snlds",)
-    assert choosing.kinds_to_search(api.make_config(None, "slds"), last=3) == ("slds",)
+    assert choosing.kinds_to_search(config, (1, 2, 3)) == ("snlds", "slds")
+    assert choosing.kinds_to_search(config, (3,)) == ("snlds",)
+    assert choosing.kinds_to_search(api.make_config(None, "auto", restarts=1), (1, 2, 3)) == ("snlds",)
+    assert choosing.kinds_to_search(api.make_config(None, "slds"), (1, 2, 3)) == ("slds",)
 
 
 def test_one_regime_is_enough_where_more_gain_nothing():

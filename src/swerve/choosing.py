@@ -127,6 +127,7 @@ def choose_regimes(
     if config.kind == "arhmm":
         choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
     else:
+        kinds = kinds_to_search(config, tried)
         hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
 
         def search(kind: str) -> dict[int, Evidence]:
@@ -135,21 +136,22 @@ def choose_regimes(
             try:
                 return weighed(train_all([prepared], own, tried, out=out, **hears)[0])
             except TrainingDivergedError:
+                if len(kinds) == 1:
+                    raise
                 on_note(f"all restarts of {kind} diverged")
                 return {}
 
-        kinds = kinds_to_search(config, last)
         choice = decide_in_turn(((kind, search(kind)) for kind in kinds), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
 
 
-def kinds_to_search(config: Config, last: int) -> tuple[str, ...]:
-    """`auto` can ask linear regimes too, but not where there is nothing that could agree or disagree."""
+def kinds_to_search(config: Config, tried: Sequence[int]) -> tuple[str, ...]:
+    """`auto` can ask linear regimes too, but not where nothing could agree or disagree, or there is no choice."""
     if config.kind != "auto":
         return (config.kind,)
-    return SEARCHED if config.training.restarts > 1 and last > 1 else SEARCHED[:1]
+    return SEARCHED if config.training.restarts > 1 and len(tried) > 1 else SEARCHED[:1]
 
 
 def choose_with_arhmms(
@@ -318,30 +320,27 @@ def decide_in_turn(searches: Iterable[tuple[str, dict[int, Evidence]]], lengths:
 
     Each is named after its model. No later one is begun than is needed: `searches` may be a generator.
     """
-    choices = []
+    choices, undecided = [], []
     for model, found in searches:
         if found:
-            choices.append(decide(found, lengths, model=model))
+            choices.append(_after(undecided, decide(found, lengths, model=model)))
         if _agreeing(found):
-            return _with_remark(choices)
-    if not choices:
-        return decide({}, lengths)
-    return choices[0]
+            return choices[-1]
+        undecided.append(f"Restarts of {model} agree on no number" if found else f"All restarts of {model} diverged")
+    return choices[0] if choices else decide({}, lengths)
 
 
-def _with_remark(choices: Sequence[Choice]) -> Choice:
-    """The last one, which says why the others did not decide."""
-    last = choices[-1]
-    if len(choices) == 1:
-        return last
-    others = " and ".join(one.model for one in choices[:-1])
-    remark = f"Restarts of {others} agree on no number, so {last.model} was asked (--model {last.model} fits it). "
-    return dataclasses.replace(last, reason=remark + last.reason)
+def _after(undecided: Sequence[str], choice: Choice) -> Choice:
+    """The same, which says why the searches before it did not decide."""
+    if not undecided:
+        return choice
+    remark = f"{' and '.join(undecided)}, so {choice.model} was asked (--model {choice.model} fits it). "
+    return dataclasses.replace(choice, reason=remark + choice.reason)
 
 
 def _agreeing(found: dict[int, Evidence]) -> list[int]:
-    """The numbers whose restarts agree. A single regime is none of them: its restarts can not do otherwise."""
-    return [regimes for regimes, one in found.items() if regimes > 1 and (one.agreement or 0.0) >= AGREE]
+    """The numbers whose restarts agree. A single regime in use is none of them: there is nothing to disagree about."""
+    return [k for k, one in found.items() if min(k, one.in_use) > 1 and (one.agreement or 0.0) >= AGREE]
 
 
 def _agreement(one: Restarts, regimes: int) -> float | None:

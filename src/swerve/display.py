@@ -48,6 +48,8 @@ def training_progress(steps: int) -> Iterator[Callable[[Report | str], None]]:
             if isinstance(report, str):
                 progress.update(task, description=report)
                 return
+            if report.step < progress.tasks[0].completed:  # another training has begun
+                reports = 0
             reports += 1
             if reports == 2 and report.step < report.steps:  # the first one took the time to compile, too
                 left = (report.steps - report.step) / report.steps_per_second

@@ -312,7 +312,8 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer:
         guidance=_or(variant.guidance, recipe.guidance),
         guidance_hold=recipe.guidance_hold * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
-        gap_rate=recipe.gap_rate,
+        gap_rate=recipe.gap_rate / 2,
+        channel_gap_rate=recipe.gap_rate / 2,
         steps=float(steps),
     )
     return jax.tree.map(jnp.float32, numbers)

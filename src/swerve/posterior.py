@@ -16,7 +16,7 @@ from swerve.types import Frames, Key
 HALF_LOG_TWO_PI_E = 1.4189385332046727
 SMALLEST_SCALE = 1e-4
 WEIGHTS_HIDDEN = 16
-AROUND = REACH + 1  # frames on either side that a frame's reading depends on: changes, between ends of bridges
+AROUND = REACH + 1  # frames on either side that a frame's reading may depend on: changes, between ends of bridges
 
 
 class Draw(NamedTuple):

@@ -36,6 +36,8 @@ class Schedule(NamedTuple):
     guidance_release_steps: Number = 1.0
     gap_rate: Number = 0.0
     """Share of frames hidden at random in each step, so that the networks learn what a gap looks like."""
+    channel_gap_rate: Number = 0.0
+    """The same of single channels."""
     steps: Number = 1.0
     """All of them: how far training has come is a share of these."""
 

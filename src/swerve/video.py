@@ -99,7 +99,8 @@ def train_on_images(
     own = jax.tree.map(jnp.copy, system)  # what is trained is donated, and the code belongs to others too
     state = start(own)._replace(step=jnp.int32(done))
     first = jnp.asarray(0)
-    alone = restart._replace(guide=first, source=first)
+    schedule = restart.schedule._replace(channel_gap_rate=jnp.float32(0.0))  # a camera loses frames, not pixels
+    alone = restart._replace(schedule=schedule, guide=first, source=first)
     data = TrainingData(stack([training]), jnp.zeros((1, *training.valid.shape, system.regimes)))
     for step in range(done, steps, STEPS_AT_ONCE):
         if should_stop():

@@ -32,6 +32,14 @@ def test_what_is_missing_is_no_evidence():
     assert scores["frame_f1"] >= 99.0
 
 
+def test_one_coordinate_alone_is_weak_evidence_and_no_wrong_one():
+    board = dubins.positions(40, seed=3, noise=0.01)
+    x = board.x.copy()
+    x[:, :5, 1] = np.nan
+    scores = score(list(decode(x, physics(board))), list(board.s)).as_dict()
+    assert scores["frame_f1"] >= 99.3
+
+
 def test_turns_are_read_off_clean_paths_but_for_the_first_two_frames():
     board = dubins.positions(50, seed=3, noise=0.0)
     read = read_turns(board.x, dubins.TURNS_PER_STEP[0])

@@ -221,17 +221,31 @@ def test_the_log_tells_what_tempering_and_the_guide_add():
 
 
 def test_what_is_hidden_are_stretches_of_frames_and_of_channels_as_frequent_as_asked():
-    shape = (60, 100, 3)
-    frames = Frames(jnp.ones(shape), jnp.ones(shape, bool), jnp.ones(shape[:2], bool), jnp.ones((60, 100, 2)))
-    hidden = hide(frames, jnp.float32(0.1), key=jax.random.key(0))
+    frames = all_seen(60, 3)
+    hidden = hide(frames, 0.05, 0.05, key=jax.random.key(0))
     gone = ~np.asarray(hidden.observed)
     frames_gone = gone.all(axis=2)
     assert abs(frames_gone.mean() - 0.05) < 0.015
     assert abs(gone.mean() - 0.1) < 0.015
-    assert np.abs(gone[:, :10].mean() - gone[:, -10:].mean()) < 0.04  # as many at the beginning as at the end
     alone = gone[:, :, 0] & ~frames_gone
     assert alone.mean() > 0.03
     begins = np.diff(frames_gone[:, 20:80].astype(int), axis=1, prepend=0).clip(0).sum()
     assert 3 < frames_gone[:, 20:80].sum() / begins < 9  # the mean stretch is 6.2; some join
     assert same(hidden._replace(observed=frames.observed), frames)
-    assert same(hide(frames, jnp.float32(0.0), key=jax.random.key(0)), frames)
+    assert same(hide(frames, 0.0, 0.0, key=jax.random.key(0)), frames)
+
+
+def test_as_many_are_hidden_at_the_beginning_as_at_the_end():
+    gone = ~np.asarray(hide(all_seen(2000, 1), 0.1, 0.0, key=jax.random.key(0)).observed)
+    assert np.abs(gone[:, :5].mean() - gone[:, -5:].mean()) < 0.02
+
+
+def test_channels_are_hidden_only_where_that_is_asked_for():
+    gone = ~np.asarray(hide(all_seen(60, 3), 0.1, 0.0, key=jax.random.key(0)).observed)
+    np.testing.assert_array_equal(gone.any(axis=2), gone.all(axis=2))
+
+
+def all_seen(sequences, channels, length=100):
+    shape = (sequences, length)
+    seen = jnp.ones((*shape, channels), bool)
+    return Frames(jnp.ones((*shape, channels)), seen, jnp.ones(shape, bool), jnp.ones((*shape, 2)))

@@ -149,7 +149,7 @@ def choose_regimes_command(
         choice = choosing.choose_regimes(series, config, first=first, last=last, out=out, **hears)
     picture = reporting.draw_choice(out, choice)
     display.print_choice(choice)
-    fits = "" if choice.model == "snlds" else f" --model {choice.model}"
+    fits = "" if choice.model in ("", "snlds") else f" --model {choice.model}"
     display.console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}{fits}")
 
 

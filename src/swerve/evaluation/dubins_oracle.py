@@ -147,11 +147,14 @@ def _extend(beam: Beam, x: Float[np.ndarray, "N 2"], rates, t: int, log_leave, l
 
 
 def _score(beam: Beam, physics: Physics, noise: Float[np.ndarray, "N 1 1"]) -> Float[np.ndarray, "N W M"]:
-    """log p(x, regimes | w) up to a constant: v integrated out, its estimate held to the known range of speeds."""
+    """log p(x, regimes | w) up to a constant: v integrated out, its estimate held to the known range of speeds.
+
+    A weak prior on v, normal and as wide as the fastest speed, is all there is as long as one coordinate was not seen.
+    """
     slowest, fastest = physics.speed
     variance = noise**2
-    squares = np.maximum(beam.squares, 1e-12)
-    determinant = np.maximum(squares**2 - np.abs(beam.skew) ** 2, 1e-24)
+    squares = beam.squares + variance / fastest**2
+    determinant = squares**2 - np.abs(beam.skew) ** 2
     v = (squares * beam.products - np.conj(beam.skew * beam.products)) / determinant
     speed = np.clip(np.abs(v), slowest, fastest)
     v *= speed / np.maximum(np.abs(v), 1e-12)

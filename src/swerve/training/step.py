@@ -16,6 +16,7 @@ from swerve.types import Frames, Key
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
+Share = Float[Array, ""] | float
 STRETCHES = 5  # kinds of them: training hides 1, 2, 4, 8 or 16 frames in a row
 
 
@@ -108,7 +109,7 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     pick_key, gap_key, draw_key = jax.random.split(jax.random.fold_in(restart.key, state.step), 3)
     picked = jax.random.randint(pick_key, (batch_size,), 0, data.guides.shape[1])
     batch, guide = data.batch(restart, picked, key=jax.random.fold_in(pick_key, 0))
-    frames = hide(batch, restart.schedule.gap_rate, key=gap_key)
+    frames = hide(batch, restart.schedule.gap_rate, restart.schedule.channel_gap_rate, key=gap_key)
     keys = jax.random.split(draw_key, batch_size)
     bent = knobs(restart.schedule, state.step)
     gradient, log = jax.grad(batch_loss, has_aux=True)(state.system, frames, guide, bent, keys)
@@ -128,19 +129,19 @@ def update(state: TrainState, data: TrainingData, restart: Restart, batch_size: 
     return moved, log
 
 
-def hide(frames: Frames, rate: Float[Array, ""] | float, *, key: Key) -> Frames:
-    """Treats a random share of what was observed as missing: half of it whole frames, half of it single channels.
+def hide(frames: Frames, rate: Share, channel_rate: Share, *, key: Key) -> Frames:
+    """Treats a random share of what was observed as missing: of whole frames, and of single channels.
 
     It is hidden in stretches of several lengths, so that q learns how far a bridge carries (docs/decisions/0030).
     """
     frame_key, channel_key = jax.random.split(key)
     batch, length, channels = frames.observed.shape
-    hidden = _stretches((batch, length, 1), rate / 2, key=frame_key)
-    hidden |= _stretches((batch, length, channels), rate / 2, key=channel_key)
+    hidden = _stretches((batch, length, 1), rate, key=frame_key)
+    hidden |= _stretches((batch, length, channels), channel_rate, key=channel_key)
     return frames._replace(observed=frames.observed & ~hidden)
 
 
-def _stretches(shape: tuple[int, int, int], rate: Float[Array, ""] | float, *, key: Key) -> Bool[Array, "B T D"]:
+def _stretches(shape: tuple[int, int, int], rate: Share, *, key: Key) -> Bool[Array, "B T D"]:
     """A share of about `rate`, in stretches of 1, 2, 4, ... frames, all equally often."""
     batch, length, channels = shape
     longest = 2 ** (STRETCHES - 1)
