@@ -89,6 +89,11 @@ def test_files_are_read(tmp_path):
         np.testing.assert_array_equal(found[1].x, series[1].x)
 
 
+def test_masked_values_are_missing():
+    (one,) = api.to_series(np.ma.masked_greater(np.array([[1, 2], [3, 4]]), 3))
+    np.testing.assert_array_equal(one.x, [[1, 2], [3, np.nan]])
+
+
 def test_nan_stays_as_a_missing_value():
     (one,) = api.to_series([np.array([[1.0], [np.nan], [2.0]])])
     assert np.isnan(one.x[1, 0])
@@ -113,6 +118,8 @@ def test_nan_stays_as_a_missing_value():
         [1.0, 2.0, 3.0],
         None,
         "no such file.csv",
+        {"a": [1.0, 2.0]},
+        ["walk.csv", np.zeros((5, 1))],
     ],
     ids=lambda data: " ".join(repr(data).split())[:40],
 )

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from jax.errors import JaxRuntimeError
 from tiny import SETTINGS
 from typer.testing import CliRunner
 
@@ -444,13 +445,37 @@ def test_a_config_file_gives_way_to_the_options(balls, write, tmp_path):
     assert (config["kind"], config["seed"], config["model"]["regimes"]) == ("arhmm", 2, 4)
 
 
-@pytest.mark.parametrize("name", ["run.json", "history.json", "examples.npz"])
+@pytest.mark.parametrize("name", ["run.json", "history.json", "trust.json", "examples.npz"])
 def test_damaged_files_are_named(refuse, linear, balls, tmp_path, name):
     broken = tmp_path / "run"
     shutil.copytree(linear, broken)
     (broken / name).write_bytes(b"{ not a")
     words = ("fit", balls, "--out", broken, "--resume", *COLUMNS) if name == "run.json" else ("report", broken)
     assert f"{name} is damaged" in refuse(*words)
+
+
+def test_labels_that_can_not_be_written_are_not_computed(refuse, linear, balls, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs.Run, "segment", None)
+    words = ("segment", linear, balls, *COLUMNS, "--out")
+    assert "times: name their column" in refuse(*words, tmp_path / "labels", "--format", "elan")
+    assert "There is no format 'csw': did you mean 'csv'?" in refuse(*words, tmp_path / "labels", "--format", "csw")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is no folder that can be written to" in refuse(*words, tmp_path / "notes.txt" / "labels")
+
+
+def test_too_little_memory_is_no_crash(refuse, linear, balls, tmp_path, monkeypatch):
+    def starved(*_, **__):
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4000000000000 bytes.")
+
+    monkeypatch.setattr(runs.Run, "segment", starved)
+    shown = refuse("segment", linear, balls, *COLUMNS, "--out", tmp_path / "labels")
+    assert "There is not enough memory for this: fewer --regimes" in shown
+
+
+def test_a_run_file_that_says_nothing_is_damaged(refuse, linear, balls, tmp_path):
+    shutil.copytree(linear, tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text("[]")
+    assert "run.json is damaged" in refuse("fit", balls, "--out", tmp_path / "run", "--resume", *COLUMNS)
 
 
 def test_a_place_where_nothing_can_be_written(refuse, balls, write):

@@ -36,14 +36,14 @@ ALLOWED = {
     "evaluation": {"types"},
     "alignment": {"evaluation"},  # labels in, numbers out
     "names": {"errors"},
-    "report": {"types"},
+    "report": {"types", "atomic"},
     "training": {"types", "errors", "atomic", "messages", "model", "objective", "schedule", "system", "collapsed"},
     "stages": {"types"},
     "ensemble": set(),  # labels in, labels out
     "segment": {"types", "messages", "system"},
     # samples and forecasts, of the two models that are generative: an AR-HMM and our own system
     "generation": {"types", "messages", "arhmm", "objective", "system", "collapsed"},
-    "trust": {"types", "evaluation"},  # compares labels, whatever model they come from
+    "trust": {"types", "errors", "evaluation"},  # compares labels, whatever model they come from
     "selection": {"types", "data", "training"},
 }
 TOP = {

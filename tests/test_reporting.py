@@ -1,5 +1,8 @@
 """What a report says of a run, and the examples it is drawn from."""
 
+import errno
+import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +17,7 @@ from swerve.data.windows import Standardizer
 from swerve.errors import InputError
 from swerve.fitted import Run
 from swerve.settings import with_stickiness
+from swerve.training.checkpoint import write_json
 from swerve.training.loop import History
 from swerve.types import Segmentation, Series, Skeleton
 
@@ -225,3 +229,49 @@ def test_the_fit_s_own_warnings_names_and_lengths_reach_the_page(fitted, tmp_pat
     assert "0.71" in text and "rest" in text and "regime 1" in text and "run &amp; jump" in text
     assert "the first 60 of 9,999 frames" in text
     assert "--every 6 --egocentric" in text
+
+
+@pytest.mark.parametrize(("owner", "name"), [(reporting, "write_page"), (reporting.figures, "save")])
+def test_a_full_disk_leaves_figures_and_page_as_they_were(fitted, tmp_path, monkeypatch, owner, name):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    report = tmp_path / "report"
+    (report / "figures").mkdir(parents=True)
+    for old in ("report.html", "figures/regimes-0.png", "scores.json"):
+        (report / old).write_text("old")
+    monkeypatch.setattr(owner, name, full)
+    with pytest.raises(OSError, match="No space left") as error:
+        reporting.write_report(report, fitted, [walk()], [found(CALM)])
+    assert error.value.filename == str(report)
+    kept = {str(path.relative_to(report)): path.read_text() for path in report.rglob("*") if path.is_file()}
+    assert kept == dict.fromkeys(("report.html", "figures/regimes-0.png", "scores.json"), "old")
+
+
+def test_a_report_in_a_folder_of_other_things_leaves_them(fitted, tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "mine.png").write_text("mine")
+    page = reporting.write_report(tmp_path, fitted, [walk()], [found(CALM)])
+    assert page == tmp_path / "report.html" and page.is_file()
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"mine.png", "regimes-0.png", "marginals.png", "reconstruction.png", "cards.png"}
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "null", "3", '{"rows": []}', '{"rows": {"snlds": []}}', '{"frame_f1_curve": 5}']
+)
+def test_scores_of_another_shape_are_damaged(tmp_path, content):
+    (tmp_path / reporting.SCORES_FILE).write_text(content)
+    with pytest.raises(InputError, match=r"scores\.json is damaged"):
+        reporting.load_scores(tmp_path)
+
+
+def test_scores_come_back_without_those_that_were_no_numbers(fitted, tmp_path):
+    assert reporting.load_scores(tmp_path) == (None, None)
+    rows = {"snlds": {"frame_f1": 50.0, "nmi": math.nan}}
+    write_json(tmp_path / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": [40.0, math.nan]})
+    scores, curve = reporting.load_scores(tmp_path)
+    assert scores == {"snlds": {"frame_f1": 50.0}}
+    np.testing.assert_array_equal(curve, [40.0, np.nan])
+    text = reporting.write_report(tmp_path, fitted, [], [], scores=scores, frame_f1=curve).read_text()
+    assert "50.0 %" in text

@@ -1,9 +1,12 @@
 """Fitting, keeping, resuming and using a run. Every SNLDS here has the same shapes, so that it compiles once."""
 
+import errno
 import itertools
 import json
+import os
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -210,6 +213,19 @@ def test_infinite_values_are_refused(fitted, recordings):
         run.fit([wild, *recordings[1:]], CONFIG)
 
 
+def test_what_can_be_no_measurement_is_refused(recordings):
+    wild = recordings[0].x.copy()
+    wild[7] = 1e300
+    with pytest.raises(InputError, match=r'column "position": 1e\+300 in frame 7 is no measurement'):
+        run.fit([replace(recordings[0], x=wild), *recordings[1:]], CONFIG)
+
+
+def test_more_regimes_than_frames_are_refused(recordings):
+    many = replace(CONFIG, model=replace(CONFIG.model, regimes=10_000))
+    with pytest.raises(InputError, match="10000 regimes are more than there are frames"):
+        run.fit(recordings, many)
+
+
 def test_controls_reach_the_model(recordings):
     """An untrained model is enough to see that labels follow the control, in its place and no other."""
     driven = [replace(one, u=np.zeros((len(one), 1))) for one in recordings[:2]]
@@ -305,6 +321,17 @@ def test_a_folder_of_other_things_is_left_alone(recordings, tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_a_fit_that_was_refused_leaves_the_folder_to_the_next(two_columns, tmp_path):
+    video = [replace(one, columns=("pixel-0-0", "pixel-0-1"), image=(1, 2)) for one in two_columns]
+    for out in (tmp_path / "new", tmp_path / "choosing-before"):
+        if out.name != "new":
+            (out / "choosing").mkdir(parents=True)
+        with pytest.raises(InputError, match="AR-HMM reads numbers"):
+            run.fit(video, replace(CONFIG, kind="arhmm"), out=out)
+        assert not (out / "run.json").exists()
+    assert not (tmp_path / "new").exists() and (tmp_path / "choosing-before" / "choosing").is_dir()
+
+
 def test_resuming_nothing_is_refused(recordings, tmp_path):
     with pytest.raises(InputError, match="holds no run to resume"):
         run.fit(recordings, CONFIG, out=tmp_path / "new", resume=True)
@@ -387,6 +414,40 @@ def test_names_are_kept_without_touching_the_model(linear, two_columns, tmp_path
     (tmp_path / "run" / REGIMES_FILE).write_text("{}")
     with pytest.raises(InputError, match=r"regimes\.json is damaged"):
         run.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", [HISTORY_FILE, TRUST_FILE, MODEL_FILE])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_full_disk_leaves_no_half_of_a_run(kept, tmp_path, monkeypatch, name, there):
+    saved, _ = kept
+    if there:
+        replace(saved, trust=replace(saved.trust, restarts=7), finished=False).save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_bytes = Path.write_bytes
+
+    def fills_up(path, content):
+        if name in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", fills_up)
+        with pytest.raises(OSError, match="No space left") as error:
+            saved.save(tmp_path)
+    assert error.value.filename == str(tmp_path / MODEL_FILE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    if not there:
+        with pytest.raises(InputError, match="no finished model"):
+            run.load(tmp_path)
+    saved.save(tmp_path)
+    assert run.load(tmp_path).trust == saved.trust
+
+
+def test_the_model_is_the_last_file_of_a_run(kept, tmp_path, monkeypatch):
+    moved, move = [], Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, target: (moved.append(Path(target)), move(path, target)))
+    kept[0].save(tmp_path)
+    assert moved[-1] == tmp_path / MODEL_FILE
 
 
 def test_two_fits_do_not_share_a_folder(recordings, tmp_path):

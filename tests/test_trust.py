@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from tiny import LINEAR, SETTINGS, drifts
 from typer.testing import CliRunner
 
-from swerve import api, run, trust
+from swerve import api, reporting, run, trust
 from swerve.claim import RUN_FILE
 from swerve.cli import app
 from swerve.data import bouncing_ball, tables
@@ -151,6 +152,12 @@ def test_a_record_survives_json():
     assert Trust.from_dict(stored) == record
 
 
+@pytest.mark.parametrize("stored", [[], {}, None, 3, "text", {"regimes": [[]]}, {"regimes": [], "warnings": {"a": 1}}])
+def test_a_record_of_another_shape_is_damaged(stored):
+    with pytest.raises(InputError, match="is damaged: it should hold what a fit says"):
+        Trust.from_dict(stored)
+
+
 @pytest.fixture(scope="module")
 def steady(tmp_path_factory):
     """An AR-HMM whose restarts all find the two drifts."""
@@ -169,6 +176,16 @@ def test_a_fit_tells_how_far_it_may_be_trusted(steady):
     assert all(15 < one.mean_duration < 45 for one in found.regimes)
     assert json.loads((folder / TRUST_FILE).read_text())["agreement"] == found.agreement
     assert run.load(folder).trust == found
+
+
+def test_a_bound_that_is_no_number_is_null_and_can_be_read(steady, tmp_path):
+    fitted, _ = steady
+    lost = replace(fitted, trust=replace(fitted.trust, held_out_in_data_units=float("nan")))
+    lost.save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / TRUST_FILE).read_text())["held_out_in_data_units"] is None
+    again = run.load(tmp_path / "run")
+    assert again.trust == replace(fitted.trust, held_out_in_data_units=None)
+    assert dict(reporting.summary(again, again.infer(drifts()[:1])))["restarts agree"].startswith("1.00")
 
 
 def test_the_likelihood_in_data_units_follows_the_unit(steady):

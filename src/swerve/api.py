@@ -13,6 +13,7 @@ from swerve.budget import parse_duration
 from swerve.choosing import Choice
 from swerve.config import Config
 from swerve.data import tables
+from swerve.data.arrays import MOST_COLOURS
 from swerve.data.columns import pixel_names
 from swerve.data.dataframes import is_data_frame
 from swerve.data.reading import Choices, Reading
@@ -23,7 +24,6 @@ from swerve.settings import with_kind, with_setting, with_stickiness
 from swerve.training.loop import Report
 from swerve.types import Segmentation, Series
 
-MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
 AUTO = "auto"
 load = loading.load
 
@@ -195,6 +195,8 @@ def _is_series(data: Any) -> bool:
 def _recordings(data: Any) -> list[Series]:
     if isinstance(data, Series):
         return [data]
+    if isinstance(data, str | Path | Mapping):
+        raise InputError("Recordings are all files, or all arrays, data frames or Series, and no dictionaries.")
     if hasattr(data, "ndim") and data.ndim <= 2:
         return [Series(_matrix(data), name="0")]
     if hasattr(data, "ndim") and data.ndim == 4:
@@ -236,7 +238,7 @@ def _videos(images: Any) -> list[Series]:
 
 def _matrix(values: Any) -> np.ndarray:
     try:
-        array = np.asarray(values, dtype=float)
+        array = np.ma.asarray(values, dtype=float).filled(np.nan)
     except (TypeError, ValueError):
         raise InputError("A recording must be an array of numbers.") from None
     if array.ndim == 1:

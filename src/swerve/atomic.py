@@ -1,10 +1,9 @@
 """Files and folders that appear whole or not at all: written beside their place, forced to disk, then renamed."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -16,11 +15,12 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         _force_to_disk(temporary)
         temporary.replace(path)
-    except OSError as error:  # a full disk does not say which file
-        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(path)) from None
+        _force_to_disk(path.parent)
+    except OSError as error:
+        raise _not_written(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
-    _force_to_disk(path.parent)
+        with suppress(OSError):  # there may be none, or a disk that can not be written at all
+            temporary.unlink()
 
 
 @contextmanager
@@ -28,26 +28,41 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write files to. All of them move into `folder` at the end; after a failure there is none of them."""
     new = not folder.exists()
     created = _missing_parents(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent if new else folder))
     try:
-        yield temporary
-        for file in temporary.iterdir():
-            _force_to_disk(file)
-        if new:
-            temporary.chmod(0o777 & ~_umask())  # mkdtemp lets nobody else in
-            temporary.rename(folder)
-        else:
-            for file in temporary.iterdir():
-                file.replace(folder / file.name)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = folder.parent if new else folder
+        with tempfile.TemporaryDirectory(prefix=".writing-", dir=beside, ignore_cleanup_errors=True) as name:
+            temporary = Path(name)
+            yield temporary
+            _move(temporary, folder, new=new)
         created = []
+        _force_to_disk(folder)
     except OSError as error:
-        raise OSError(error.errno, f"could not be written ({error.strerror or error})", str(folder)) from None
+        raise _not_written(folder, error) from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
         for parent in created:
-            parent.rmdir()
-    _force_to_disk(folder)
+            with suppress(OSError):  # it was not made, or somebody else uses it by now
+                parent.rmdir()
+
+
+def _move(temporary: Path, folder: Path, *, new: bool) -> None:
+    files = [path for path in temporary.rglob("*") if path.is_file()]
+    for file in files:
+        _force_to_disk(file)
+    if new:
+        temporary.chmod(0o777 & ~_umask())  # a temporary folder lets nobody else in
+        temporary.rename(folder)
+        return
+    for file in files:
+        target = folder / file.relative_to(temporary)
+        target.parent.mkdir(exist_ok=True, parents=True)
+        file.replace(target)
+
+
+def _not_written(path: Path, error: OSError) -> OSError:
+    """The error with the name that the user knows: a full disk tells none, others the hidden one."""
+    reason = os.strerror(error.errno) if error.errno else error
+    return OSError(error.errno, f"could not be written ({reason})", str(path))
 
 
 def _missing_parents(folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ Left = Mapping[str, Any]
 def alone_in(out: Path | None, resume: bool) -> Iterator[Left | None]:
     """Nobody else fits into the folder meanwhile. Gives what an interrupted fit left there, None for a new one.
 
-    A folder that nothing was written to is removed again.
+    After a refusal the folder is as it was, if nothing was kept that a fit could go on with.
     """
     if out is None:
         yield None
@@ -37,7 +37,13 @@ def alone_in(out: Path | None, resume: bool) -> Iterator[Left | None]:
     try:
         _lock(folder, out)
         check(out, resume)  # somebody may have been quicker
-        yield read_json(out / RUN_FILE) if (out / RUN_FILE).is_file() else None
+        begun = (out / RUN_FILE).is_file()
+        try:
+            yield _read_left(out) if begun else None
+        except (InputError, MemoryError, RuntimeError):
+            if not begun and {one.name for one in out.iterdir()} <= {RUN_FILE, CHOOSING_FOLDER}:
+                (out / RUN_FILE).unlink(missing_ok=True)
+            raise
     finally:
         os.close(folder)
         if new and not any(out.iterdir()):
@@ -50,10 +56,15 @@ def write(out: Path, config: Config, asked: Config, data: str, align_to: str | N
     write_json(out / RUN_FILE, about)
 
 
-def settings_left(out: Path, left: Left, asked: Config, data: str) -> Config:
-    """The settings to go on with, if the same was asked for of the same data."""
+def _read_left(out: Path) -> Left:
+    left = read_json(out / RUN_FILE)
     if not isinstance(left, dict) or "config" not in left:
         raise InputError(f"{out / RUN_FILE} is damaged: choose another --out.")
+    return left
+
+
+def settings_left(out: Path, left: Left, asked: Config, data: str) -> Config:
+    """The settings to go on with, if the same was asked for of the same data."""
     if left.get("asked", left["config"]) != _plain(asked):
         raise InputError(f"{out} holds another run (its config differs): choose another --out.")
     if left.get("data") != data:

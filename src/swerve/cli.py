@@ -1,8 +1,10 @@
 """The command line: the names of the commands in the order of `swerve --help`, and how a command ends."""
 
 import sys
+from typing import NoReturn
 
 import typer
+from jax.errors import JaxRuntimeError
 
 from swerve import display
 from swerve.commands import experiments, fitted_runs, fitting, scoring
@@ -39,15 +41,24 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except InputError as error:
-        display.errors.print(f"Error: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
-        sys.exit(2)
+        _refuse(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        display.errors.print(
-            f"Error: {where}{error.strerror or error}.", style="bold red", soft_wrap=True, markup=False
-        )
-        sys.exit(2)
+        _refuse(f"{where}{error.strerror or error}.")
+    except (MemoryError, JaxRuntimeError) as error:
+        if not _wants_memory(error):
+            raise
+        _refuse("There is not enough memory for this: fewer --regimes, --set training.batch_size or training.window.")
     except SystemExit as end:  # what Typer makes of Ctrl-C
         if end.code == STOPPED:
             display.errors.print("Stopped. What was kept goes on with --resume.")
         raise
+
+
+def _refuse(sentence: str) -> NoReturn:
+    display.errors.print(f"Error: {sentence}", style="bold red", highlight=False, soft_wrap=True, markup=False)
+    sys.exit(2)
+
+
+def _wants_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "memory" in str(error).lower()

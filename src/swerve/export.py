@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from swerve.types import Segmentation, Series
 
 SEGMENTS, CHANGES = "segments.csv", "change_points.json"
 DEFAULT_FORMATS = ("csv", "segments")
+IN_SECONDS = ("audacity", "elan")
 ROWS_AT_ONCE = 10_000
 
 
@@ -110,12 +112,7 @@ def write(
     csv and parquet hold a row per frame of the file, segments a row per segment, audacity and elan text that these
     programs import. `names` are the regimes' own, where they have any.
     """
-    for one in formats:
-        if one not in FORMATS:
-            raise InputError(f"There is no format '{one}'{nearest(one, FORMATS)}")
-    if frames_per_second is not None and not 0 < frames_per_second < np.inf:
-        raise InputError(f"The frames per second must be above 0, not {frames_per_second}.")
-    check_file_names(series)
+    check(folder, series, formats=formats, frames_per_second=frames_per_second)
     labelled = [
         in_the_file(one, regimes, frames_per_second=frames_per_second)
         for one, regimes in zip(series, found, strict=True)
@@ -126,6 +123,28 @@ def write(
         changes = {one.name: (np.flatnonzero(np.diff(one.labels)) + 1).tolist() for one in labelled}
         (temporary / CHANGES).write_text(json.dumps(changes, indent=2) + "\n")
     return labelled
+
+
+def check(
+    folder: str | Path, series: Sequence[Series], *, formats: Sequence[str], frames_per_second: float | None
+) -> None:
+    """Refuses what could not be written, before anything is computed."""
+    for one in formats:
+        if one not in FORMATS:
+            raise InputError(f"There is no format '{one}'{nearest(one, FORMATS)}")
+    if frames_per_second is not None and not 0 < frames_per_second < np.inf:
+        raise InputError(f"The frames per second must be above 0, not {frames_per_second}.")
+    place = next(one for one in (Path(folder), *Path(folder).parents) if one.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise InputError(f"{place} is no folder that can be written to: choose another --out.")
+    for one in series if frames_per_second is None else ():
+        timed = [format for format in formats if format in IN_SECONDS]
+        if timed and (one.times if one.source is None else one.source.times) is None:
+            raise InputError(
+                f"Labels for {timed[0]} are in seconds, and recording '{one.name}' has no times: name their column with"
+                " --time-column, or give --frames-per-second."
+            )
+    check_file_names(series)
 
 
 def file_name(name: str) -> str:
@@ -214,7 +233,7 @@ def _write_segments(folder: Path, labelled: Sequence[Labelled], names: tuple[str
 def _write_audacity(folder: Path, labelled: Sequence[Labelled], names: tuple[str, ...]) -> None:
     """Start, end and label, in seconds; no header."""
     for one in labelled:
-        lines = [f"{start:.6f}\t{end:.6f}\t{label}" for start, end, label in _timed(one, names, "audacity")]
+        lines = [f"{start:.6f}\t{end:.6f}\t{label}" for start, end, label in _timed(one, names)]
         _write_lines(folder / f"{file_name(one.name)}.audacity.txt", lines)
 
 
@@ -222,17 +241,12 @@ def _write_elan(folder: Path, labelled: Sequence[Labelled], names: tuple[str, ..
     """The columns that ELAN's import of tab-delimited text asks for, in seconds, with a header."""
     for one in labelled:
         lines = ["Tier\tBegin Time - ss.msec\tEnd Time - ss.msec\tDuration - ss.msec\tAnnotation"]
-        for start, end, label in _timed(one, names, "elan"):
+        for start, end, label in _timed(one, names):
             lines.append(f"regimes\t{start:.3f}\t{end:.3f}\t{end - start:.3f}\t{label}")
         _write_lines(folder / f"{file_name(one.name)}.elan.txt", lines)
 
 
-def _timed(one: Labelled, names: tuple[str, ...], format: str) -> Iterator[tuple[float, float, str]]:
-    if one.times is None:
-        raise InputError(
-            f"Labels for {format} are in seconds, and recording '{one.name}' has no times: name their column with"
-            " --time-column, or give --frames-per-second."
-        )
+def _timed(one: Labelled, names: tuple[str, ...]) -> Iterator[tuple[float, float, str]]:
     for segment in segments_of(one):
         assert segment.start_time is not None and segment.end_time is not None
         yield segment.start_time, segment.end_time, " ".join(name_of(segment.regime, names).split())

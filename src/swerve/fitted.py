@@ -16,6 +16,7 @@ from swerve import generation, trust
 from swerve.alignment import Alignment, Order, rearranged, renumbered
 from swerve.applying import Applied, Inferred
 from swerve.arhmm import ArHmm
+from swerve.atomic import whole_file, whole_folder
 from swerve.collapsed import System
 from swerve.config import Config
 from swerve.data.columns import names_of, select_columns
@@ -202,18 +203,19 @@ class Run:
         return forecasts
 
     def save(self, folder: Path) -> None:
-        """Writes the model file and the training history."""
+        """Writes the model and what belongs to it, all or nothing. The model comes last: it makes a run complete."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_tree(folder / MODEL_FILE, self.model, self._about())
-        if self.history is not None:
-            write_json(folder / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
-        if self.aligned is not None or any(self.given_names):
-            self.save_names(folder)
-        if self.others is not None:
-            about = {"restarts": self.others.restarts, "names": self.others.names}
-            save_tree(folder / RESTARTS_FILE, self.others.models, about)
-        if self.trust is not None:
-            write_json(folder / TRUST_FILE, self.trust.as_dict())
+        with whole_file(folder / MODEL_FILE) as model, whole_folder(folder) as rest:
+            save_tree(model, self.model, self._about())
+            if self.history is not None:
+                write_json(rest / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
+            if self.aligned is not None or any(self.given_names):
+                self.save_names(rest)
+            if self.others is not None:
+                about = {"restarts": self.others.restarts, "names": self.others.names}
+                save_tree(rest / RESTARTS_FILE, self.others.models, about)
+            if self.trust is not None:
+                write_json(rest / TRUST_FILE, self.trust.as_dict())
 
     def save_names(self, folder: Path) -> None:
         """Writes the regimes' names, and the numbers they took from an older run. The model file stays as it is."""

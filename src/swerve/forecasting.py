@@ -5,11 +5,11 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from swerve.atomic import whole_folder
 from swerve.data.columns import select_columns
 from swerve.data.windows import cut
 from swerve.fitted import LONGEST_PAST, Run
 from swerve.report import figures
-from swerve.training.checkpoint import write_atomically
 from swerve.types import Forecast, Series
 
 SHOWN_PAST = 100  # frames, or three times as many as the forecast has
@@ -18,13 +18,13 @@ SHOWN_PAST = 100  # frames, or three times as many as the forecast has
 def write_forecasts(
     out: Path, run: Run, series: Sequence[Series], forecasts: Sequence[Forecast], file_names: Sequence[str]
 ) -> None:
-    """NAME.csv and NAME.png of every recording."""
+    """NAME.csv and NAME.png of every recording; all of it or nothing."""
     recent = [cut(one, max(0, len(one) - LONGEST_PAST), len(one)) for one in select_columns(series, run.columns)]
-    out.mkdir(parents=True, exist_ok=True)
-    for whole, past, found, name in zip(series, recent, forecasts, file_names, strict=True):
-        write_atomically(out / f"{name}.csv", table(found, len(whole)))
-        if run.image is None:
-            write_atomically(out / f"{name}.png", _picture(run, past, found, len(whole)))
+    with whole_folder(out) as temporary:
+        for whole, past, found, name in zip(series, recent, forecasts, file_names, strict=True):
+            (temporary / f"{name}.csv").write_bytes(table(found, len(whole)))
+            if run.image is None:
+                (temporary / f"{name}.png").write_bytes(_picture(run, past, found, len(whole)))
 
 
 def table(forecast: Forecast, frames: int) -> bytes:

@@ -44,8 +44,11 @@ def load(folder: str | Path) -> Run:
     history = None
     if (folder / HISTORY_FILE).is_file():
         stored = read_json(folder / HISTORY_FILE)
+        if not isinstance(stored, dict):
+            raise InputError(f"{folder / HISTORY_FILE} is damaged: it should hold how training went.")
         history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History) if f.name in stored})
     names, aligned = load_names(folder)
+    trusted = folder / TRUST_FILE
     return Run(
         config=config,
         model=jax.tree.map(jnp.asarray, model),
@@ -65,7 +68,7 @@ def load(folder: str | Path) -> Run:
         given_names=names,
         others=_load_others(folder, blank_model(config, about)),
         selection=about.get("selection"),
-        trust=Trust.from_dict(read_json(folder / TRUST_FILE)) if (folder / TRUST_FILE).is_file() else None,
+        trust=Trust.from_dict(read_json(trusted), trusted) if trusted.is_file() else None,
     )
 
 

@@ -25,6 +25,7 @@ from swerve.imagecode import ImageCode, read_codes
 from swerve.types import Frames, Series
 
 SHORTEST = 4  # frames; less than this shows no dynamics
+LARGEST = 1e30  # whose square, as a float32, is hardly a number any more
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
         check_finite(one)
         if len(one) < SHORTEST:
             raise InputError(f'Recording "{one.name}" has {len(one)} frames; at least {SHORTEST} are needed.')
+    frames = sum(map(len, series))
+    if config.model.regimes > frames:
+        raise InputError(f"{config.model.regimes} regimes are more than there are frames, {frames}: fewer --regimes.")
     kept, dropped = drop_constant_columns(series)
     settings = config.training
     training, validation = split_validation(
@@ -97,6 +101,12 @@ def check_finite(series: Series) -> None:
     """Infinite values are refused; NaN marks what is missing."""
     if np.isinf(series.x).any():
         raise InputError(f'Recording "{series.name}" holds infinite values: mark missing values with NaN instead.')
+    if max(np.nanmax(series.x, initial=0.0), -np.nanmin(series.x, initial=0.0)) > LARGEST:
+        frame, column = np.unravel_index(np.nanargmax(np.abs(series.x)), series.x.shape)
+        raise InputError(
+            f'Recording "{series.name}", column "{names_of(series)[column]}": {series.x[frame, column]:.3g} in frame'
+            f" {frame} is no measurement: mark missing values with NaN instead."
+        )
     if series.u is not None and not np.isfinite(series.u).all():
         raise InputError(f'Recording "{series.name}" has controls that are missing or infinite.')
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from swerve import trust
 from swerve.alignment import Order
 from swerve.applying import Inferred
+from swerve.atomic import whole_folder
 from swerve.choosing import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
@@ -69,7 +71,19 @@ def load_scores(folder: Path) -> tuple[dict[str, dict[str, float]] | None, list[
     """The rows of scores and the curve that a run with known truth keeps; None where there are none."""
     path = folder / SCORES_FILE
     stored = read_json(path) if path.is_file() else {}
-    return stored.get("rows"), stored.get("frame_f1_curve")
+    try:
+        rows, curve = stored.get("rows"), stored.get("frame_f1_curve")
+        return (
+            None if rows is None else {model: _known(row) for model, row in rows.items()},
+            None if curve is None else [math.nan if one is None else float(one) for one in curve],
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(f"{path} is damaged: it should hold the scores of every model.") from None
+
+
+def _known(row: Mapping[str, Any]) -> dict[str, float]:
+    """JSON has null where a score was no number."""
+    return {name: float(value) for name, value in row.items() if value is not None}
 
 
 def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
@@ -148,7 +162,7 @@ def write_report(
     title: str = "Swerve report",
     lengths: Sequence[int] = (),
 ) -> Path:
-    """The page, and figures for papers as PNG files under `folder`/figures.
+    """The page, and figures for papers as PNG files under `folder`/figures; all of it or nothing.
 
     `lengths` are the frames of the whole recordings where only their beginnings are given.
     """
@@ -174,28 +188,29 @@ def write_report(
     if history is not None:
         curves = figures.training_curves(history)
         drawn.append(("training", "Training: the held-out bound of every restart", curves))
-    paths = {name: figures.save(figure, folder / "figures" / f"{name}.png") for name, _, figure in drawn}
-    still = [(caption, paths[name]) for name, caption, _ in drawn if name.startswith(STILL)]
     table = None
     if scores:
         table = {m: {SCORE_NAMES[k]: f"{row[k]:.1f} %" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
-    return write_page(
-        folder / "report.html",
-        title=title,
-        summary=summary(run, inferred),
-        warnings=warnings(run, inferred),
-        recordings=[
-            Recording(one, found.segmentation, found.expected, true, length)
-            for one, found, true, length in zip(
-                series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
-            )
-        ],
-        names=run.names,
-        history=history,
-        scores=table,
-        figures=still,
-        repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
-    )
+    with whole_folder(folder) as temporary:
+        paths = {name: figures.save(figure, temporary / "figures" / f"{name}.png") for name, _, figure in drawn}
+        page = write_page(
+            temporary / "report.html",
+            title=title,
+            summary=summary(run, inferred),
+            warnings=warnings(run, inferred),
+            recordings=[
+                Recording(one, found.segmentation, found.expected, true, length)
+                for one, found, true, length in zip(
+                    series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
+                )
+            ],
+            names=run.names,
+            history=history,
+            scores=table,
+            figures=[(caption, paths[name]) for name, caption, _ in drawn if name.startswith(STILL)],
+            repeat=[("On the command line", fit_command(run)), ("As a file for --config", to_toml(run.config))],
+        )
+    return folder / page.name
 
 
 def fit_command(run: Run) -> str:

@@ -105,6 +105,7 @@ def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool, data: P
             experiment, config = quick(experiment, config)
         if not result.is_file():
             _run_row(path, experiment, config, result, in_minutes, data)
+            jax.clear_caches()  # a process can hold the compiled code of a dozen rows, and not of twenty
         elif was_edited(read_json(result), experiment, config):
             display.errors.print(
                 f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score
 
+from swerve.errors import InputError
 from swerve.evaluation.matching import Confusion, Labels, Relabelling, merging, one_to_one
 
 AGREE = 0.9  # mean adjusted Rand index from which restarts tell the same story
@@ -64,9 +65,9 @@ class Trust:
     frames: int
     """That were looked at."""
     regimes: tuple[RegimeUse, ...]
-    held_out: float
-    """In nats per frame of standardised data, as Run.held_out."""
-    held_out_in_data_units: float
+    held_out: float | None
+    """In nats per frame of standardised data, as Run.held_out; None for what was no number, as it comes from JSON."""
+    held_out_in_data_units: float | None
     warnings: tuple[Warned, ...] = ()
     selection: dict[str, Any] | None = field(default=None)
 
@@ -75,14 +76,17 @@ class Trust:
         return {**asdict(self), "warnings": [one._asdict() for one in self.warnings]}
 
     @staticmethod
-    def from_dict(stored: dict[str, Any]) -> "Trust":
+    def from_dict(stored: Any, where: object = "What is stored") -> "Trust":
         """The inverse of `as_dict`."""
-        made = {
-            "regimes": tuple(RegimeUse(**one) for one in stored["regimes"]),
-            "warnings": tuple(Warned(**one) for one in stored["warnings"]),
-            "pairwise": tuple(stored["pairwise"]),
-        }
-        return Trust(**{**stored, **made})
+        try:
+            made = {
+                "regimes": tuple(RegimeUse(**one) for one in stored["regimes"]),
+                "warnings": tuple(Warned(**one) for one in stored["warnings"]),
+                "pairwise": tuple(stored["pairwise"]),
+            }
+            return Trust(**{**stored, **made})
+        except (KeyError, TypeError):
+            raise InputError(f"{where} is damaged: it should hold what a fit says about itself.") from None
 
 
 def naming(labels: Segmented, chosen: Segmented, regimes: int) -> Int[np.ndarray, " K"]:

@@ -55,30 +55,67 @@ def test_labels_from_an_array_of_another_name(save):
 
 
 def test_a_stack_of_videos(save):
-    x = np.arange(48).reshape(2, 3, 2, 4).astype(np.uint8)
+    x = np.arange(60).reshape(2, 3, 2, 5).astype(np.uint8)
     first, second = tables.read(save(x=x, s=np.zeros((2, 3), int), lengths=[3, 2]))
-    assert first.image == second.image == (2, 4)
-    assert first.x.dtype == np.float32 and first.x.shape == (3, 8)
-    np.testing.assert_array_equal(second.x, x[1, :2].reshape(2, 8))
-    assert first.columns[:5] == ("pixel-0-0", "pixel-0-1", "pixel-0-2", "pixel-0-3", "pixel-1-0")
+    assert first.image == second.image == (2, 5)
+    assert first.x.dtype == np.float32 and first.x.shape == (3, 10)
+    np.testing.assert_array_equal(second.x, x[1, :2].reshape(2, 10))
+    assert first.columns[:6] == ("pixel-0-0", "pixel-0-1", "pixel-0-2", "pixel-0-3", "pixel-0-4", "pixel-1-0")
 
 
 def test_one_video_per_array(save):
-    day, night = tables.read(save(day=np.ones((5, 2, 3)), night=np.zeros((4, 2, 3))))
-    assert (day.name, day.image, day.x.shape, night.x.shape) == ("day", (2, 3), (5, 6), (4, 6))
+    day, night = tables.read(save(day=np.ones((5, 2, 4)), night=np.zeros((4, 2, 4))))
+    assert (day.name, day.image, day.x.shape, night.x.shape) == ("day", (2, 4), (5, 8), (4, 8))
+
+
+def test_points_of_a_pose_are_no_video(save):
+    points = np.arange(30.0).reshape(5, 2, 3)
+    walk, run = tables.read(save(walk=points, run=points[:4], joint_names=["hip", "toe"]))
+    assert walk.image is None and walk.skeleton.joints == ("hip", "toe")
+    assert walk.columns == ("hip.x", "hip.y", "hip.z", "toe.x", "toe.y", "toe.z")
+    np.testing.assert_array_equal(walk.x, points.reshape(5, 6))
+    assert len(run) == 4
+    (flat,) = tables.read(save(walk=points[:, :, :2]))
+    assert flat.columns == ("0.x", "0.y", "1.x", "1.y")
+    assert "coordinates on the last one" in refused(save(x=points[None]))
+
+
+def test_arrays_are_chosen_by_name(save):
+    path = save(walk1=np.ones((5, 2)), walk2=np.ones((4, 2)), label1=np.ones(5, int), who=np.array(["a", "b"]))
+    assert [one.name for one in tables.read(path, Reading(key="walk*"))] == ["walk1", "walk2"]
+    assert [one.name for one in tables.read(path, Reading(key="walk2"))] == ["walk2"]
+    assert "say with --key which" in refused(path)
+    assert 'no array "wolk*": it has "walk1" (5, 2)' in refused(path, key="wolk*")
+
+
+def test_a_key_that_fits_no_array_is_meant_for_other_files_where_there_is_x(save):
+    path = save(x=np.ones((3, 1)), y=np.ones((2, 1)))
+    found = [tables.read(path, Reading(key=key)) for key in ("y", "x", "mouse/trace")]
+    assert [[one.name for one in some] for some in found] == [["y"], ["data"], ["data"]]
+
+
+def test_a_model_that_remembers_times_finds_those_of_an_array(save):
+    remembered = Reading(time_column="t", step=0.5)
+    (only,) = tables.read(save(x=np.ones((3, 1)), times=[0.0, 0.5, 1.0]), remembered)
+    assert only.times.tolist() == [0.0, 0.5, 1.0]
+    assert '--time-column "" reads these without' in refused(save(x=np.ones((3, 1))), time_column="t", step=0.5)
 
 
 def test_images_of_two_shapes_do_not_go_together(tmp_path):
-    np.savez(tmp_path / "tall.npz", x=np.ones((1, 2, 3, 2)))
-    np.savez(tmp_path / "data.npz", x=np.ones((1, 2, 2, 3)))
-    assert 'no column "pixel-0-2"' in refused([tmp_path / "tall.npz", tmp_path / "data.npz"])
+    np.savez(tmp_path / "tall.npz", x=np.ones((1, 2, 6, 5)))
+    np.savez(tmp_path / "data.npz", x=np.ones((1, 2, 5, 6)))
+    assert 'no column "pixel-0-5"' in refused([tmp_path / "tall.npz", tmp_path / "data.npz"])
+
+
+def test_a_single_channel_needs_no_second_axis(save):
+    (only,) = tables.read(save(x=np.arange(3.0), s=[0, 1, 1]))
+    assert only.x.tolist() == [[0], [1], [2]] and only.s.tolist() == [0, 1, 1]
 
 
 def test_wrong_shapes_are_named(save):
-    assert "not 1" in refused(save(x=np.ones(3)))
     assert "not 5" in refused(save(x=np.ones((1, 1, 1, 1, 1))))
-    assert "not 4" in refused(save(day=np.ones((1, 1, 1, 1))))
-    assert '"day": a sequence has 2 axes' in refused(save(day=np.ones(3)))
+    assert '"day" (1, 1, 1, 1): a recording' in refused(save(day=np.ones((1, 1, 1, 1))))
+    assert '"day" (3,): a recording is numbers with 2 axes' in refused(save(day=np.ones(3)))
     assert 'array "s" of shape (2,)' in refused(save(x=np.ones((3, 1)), s=np.zeros(2)))
     assert 'array "u" of shape (3,)' in refused(save(x=np.ones((3, 1)), u=np.zeros(3)))
     assert '"lengths" must hold 2 numbers' in refused(save(x=np.ones((2, 3, 1)), lengths=[3, 4]))

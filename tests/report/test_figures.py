@@ -1,3 +1,7 @@
+import errno
+import os
+from pathlib import Path
+
 import matplotlib
 import numpy as np
 import pytest
@@ -220,6 +224,23 @@ def test_save_writes_a_png_at_150_dots_per_inch_and_leaves_matplotlib_alone(tmp_
     width = int.from_bytes(path.read_bytes()[16:20], "big")
     assert width == round(150 * figure.get_size_inches()[0])
     assert dict(matplotlib.rcParams) == before
+
+
+def test_a_figure_that_can_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "bars.png"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(Path, "write_bytes", half_of_it)
+    with pytest.raises(OSError, match="No space left") as error:
+        figures.save(figures.score_bars({"ours": {"frame F1": 0.5}}), path)
+    assert error.value.filename == str(path)
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def half_of_it(path, content):
+    """What a full disk leaves."""
+    with path.open("wb") as file:
+        file.write(content[: len(content) // 2])
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_an_overlay_shows_late_frames_brighter():

@@ -1,8 +1,11 @@
+import errno
 import json
+import os
 import re
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,4 +116,18 @@ def test_a_failed_page_leaves_the_old_one(tmp_path):
     path.write_text("old")
     with pytest.raises(FileNotFoundError):
         write_page(path, title="new", figures=[("gone", tmp_path / "gone.png")])
+    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_leaves_the_old_page_and_is_told_of_by_its_name(tmp_path, monkeypatch):
+    def half_of_it(path, text, encoding):
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "write_text", half_of_it)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_page(path, title="new")
+    assert error.value.filename == str(path)
     assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1

@@ -1,6 +1,7 @@
 """Files that hold arrays and nothing else: whole, or refused with a reason; never half-written."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -126,3 +127,13 @@ def test_json_is_readable_and_replaced_whole(tmp_path):
         write_json(path, content)
         assert json.loads(path.read_text()) == content
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_json_has_null_for_what_is_no_number(tmp_path):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    path = tmp_path / "trust.json"
+    write_json(path, {"a": [math.nan, (1.5, -math.inf)], "b": {"c": np.float64(np.inf)}, "d": [2, "NaN", None, True]})
+    stored = json.loads(path.read_text(), parse_constant=refuse)
+    assert stored == {"a": [None, [1.5, None]], "b": {"c": None}, "d": [2, "NaN", None, True]}

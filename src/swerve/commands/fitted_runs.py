@@ -55,9 +55,10 @@ def segment(
     """
     fitted = load(run)
     series = read_recordings(data, fitted.reading.but(**given))
-    export.check_file_names(series)
     if consensus and viterbi:
         raise InputError("--consensus and --viterbi are two kinds of labels: choose one.")
+    formats = formats or list(export.DEFAULT_FORMATS)
+    export.check(out, series, formats=formats, frames_per_second=frames_per_second)
     if consensus:
         found = fitted.consensus(series, samples=samples)
     else:
@@ -67,7 +68,7 @@ def segment(
         out,
         series,
         found,
-        formats=formats or export.DEFAULT_FORMATS,
+        formats=formats,
         names=fitted.names if any(fitted.given_names) else (),
         frames_per_second=frames_per_second,
     )

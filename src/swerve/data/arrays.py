@@ -1,5 +1,6 @@
 """Reads NumPy files: one array `x` with what goes beside it, or one array per sequence. Images stay float32."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -8,30 +9,45 @@ from jaxtyping import Float, Shaped
 from swerve.data.columns import default_names, pixel_names, unknown_column
 from swerve.data.reading import Reading
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Series, Skeleton
 
+MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
+JOINTS = "joint_names"
 ABOUT_X = {"x", "s", "u", "lengths", "columns", "names", "times"}
 
 
 def read_arrays(path: Path, reading: Reading) -> list[Series]:
-    """x is (T, D), (N, T, D) or, for images, (N, T, H, W); one array per sequence is (T, D) or (T, H, W).
+    """x is (T,), (T, D), (N, T, D) or, for images, (N, T, H, W).
 
     Labels are taken from the array of the label column's name, or from `s` where it exists; so are times, or `times`.
+    Without x, arrays are recordings: (T, D), (T, H, W) or, for J points of a pose, (T, J, 2) or (T, J, 3), which
+    `joint_names` may name.
     """
     if reading.control_columns or reading.sequence_column not in (None, *reading.may_lack):
         raise InputError(f'{path}: a NumPy file has no columns to name; store controls as an array "u".')
     arrays = _load(path)
     keys = {}
     for default, key in (("s", reading.label_column), ("times", reading.time_column)):
-        if key is not None and key not in arrays and key not in reading.may_lack:
-            raise unknown_column(key, arrays, str(path))
+        may_lack = key in reading.may_lack or (key == reading.time_column and reading.step and "times" in arrays)
+        if key is not None and key not in arrays and not may_lack:
+            raise unknown_column(key, arrays, str(path), remedy=reading.without(key))
         keys[default] = key if key in arrays else default
-    if "x" in arrays:
+    chosen = [key for key in arrays if reading.key is not None and fnmatchcase(key, reading.key)]
+    if "x" in (chosen or arrays):
         return _stacked(path, arrays, keys["s"], keys["times"])
+    if chosen:
+        return [_single(path, key, arrays) for key in chosen]
+    if reading.key is not None:
+        raise InputError(f'{path} has no array "{reading.key}": it has {_listed(arrays)}.')
     unexpected = sorted(set(arrays) & ABOUT_X)
     if unexpected:
         raise InputError(f'{path} has an array "{unexpected[0]}" but no array "x".')
-    return [_single(path, key, array) for key, array in arrays.items()]
+    return [_single(path, key, arrays) for key in arrays if key != JOINTS]
+
+
+def _listed(arrays: dict[str, np.ndarray]) -> str:
+    shown = [f'"{key}" {array.shape}' for key, array in list(arrays.items())[:12]]
+    return ", ".join([*shown, "..."] if len(arrays) > len(shown) else shown)
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -50,23 +66,37 @@ def _load(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _single(path: Path, key: str, array: np.ndarray) -> Series:
-    if array.ndim not in (2, 3):
+def _single(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Series:
+    array = arrays[key]
+    if array.ndim not in (2, 3) or array.dtype.kind not in "fiub":
         raise InputError(
-            f'{path}, array "{key}": a sequence has 2 axes (time, columns) or 3 (time, height, width),'
-            f" not {array.ndim}."
+            f'{path}, array "{key}" {array.shape}: a recording is numbers with 2 axes (time, columns) or 3 (time,'
+            f" height, width); say with --key which arrays are recordings, as in 'trial*'. There are {_listed(arrays)}."
         )
+    if array.ndim == 3 and array.shape[2] in (2, 3):
+        numbers = tuple(map(str, range(array.shape[1])))
+        joints = _texts(path, arrays, JOINTS, array.shape[1]) or numbers
+        skeleton = Skeleton(joints, (-1,) * len(joints), ("x", "y", "z")[: array.shape[2]])
+        x = _numbers(path, key, array).reshape(len(array), -1)
+        return Series(x=x, name=key, columns=skeleton.columns, skeleton=skeleton)
     x, image = _flattened(path, key, array, axes=2)
     return Series(x=x, name=key, columns=_column_names(x, image), image=image)
 
 
 def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str, time_key: str) -> list[Series]:
-    if arrays["x"].ndim not in (2, 3, 4):
+    values = arrays["x"][:, None] if arrays["x"].ndim == 1 else arrays["x"]
+    if values.ndim not in (2, 3, 4):
         raise InputError(
             f'{path}, array "x": it has 2 axes (time, columns), 3 (sequence, time, columns)'
-            f" or 4 (sequence, time, height, width), not {arrays['x'].ndim}."
+            f" or 4 (sequence, time, height, width), not {values.ndim}."
         )
-    x, image = _flattened(path, "x", arrays["x"], axes=3)
+    if values.ndim == 4 and values.shape[3] <= MOST_COLOURS:
+        raise InputError(
+            f'{path}, array "x": four axes are video (recordings, frames, height, width), and {values.shape} looks like'
+            " colours or coordinates on the last one: give one channel, such as the brightness, or one array"
+            " (frames, points, 2 or 3) per recording, under other names than x."
+        )
+    x, image = _flattened(path, "x", values, axes=3)
     one = x.ndim == 2
     x = x[None] if one else x
     frames = x.shape[1 if one else 0 : 2]

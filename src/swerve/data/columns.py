@@ -21,13 +21,13 @@ def pixel_names(image: tuple[int, int]) -> tuple[str, ...]:
     return tuple(f"pixel-{row}-{column}" for row in range(height) for column in range(width))
 
 
-def unknown_column(name: str, known: Iterable[str], where: str) -> InputError:
+def unknown_column(name: str, known: Iterable[str], where: str, *, remedy: str = "") -> InputError:
     """The error for a column that does not exist, with the nearest that does."""
     known = list(known)
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     listed = ", ".join(f'"{one}"' for one in known[:12]) + (", ..." if len(known) > 12 else "")
     advice = f'did you mean "{nearest[0]}"?' if nearest else f"it has {listed}."
-    return InputError(f'{where} has no column "{name}": {advice}')
+    return InputError(f'{where} has no column "{name}": {advice}{remedy}')
 
 
 def select_columns(series: Sequence[Series], columns: Sequence[str]) -> list[Series]:

@@ -41,7 +41,10 @@ class Reading:
     columns: tuple[str, ...] = _choice(
         (), "Measurement to use; may be repeated. By default every column without a role is one."
     )
-    key: str | None = _choice(None, "Where in an HDF5 file the table lies, as in mouse1/trace.")
+    key: str | None = _choice(
+        None,
+        "Where in an HDF5 file the table lies, as in mouse1/trace; in an NPZ file, the arrays to read: 'mouse*'.",
+    )
     rate: float | int | None = _choice(None, "Frames per unit of time (such as second) to resample to; needs times.")
     skip: int = _choice(0, "Frames to leave out at the beginning of every recording.")
     every: int = _choice(1, "Keep only each so-many-th frame.")
@@ -67,7 +70,8 @@ class Reading:
         named += [*self.control_columns, *self.columns]
         for name in named:
             if named.count(name) > 1:
-                raise InputError(f'Column "{name}" can not have two roles.')
+                twice = self.columns.count(name) > 1 or self.control_columns.count(name) > 1
+                raise InputError(f'Column "{name}" {"is given twice" if twice else "can not have two roles"}.')
 
     def but(self, **given: Unpack[Choices]) -> "Reading":
         """The same with some choices made anew; an empty text unmakes one.
@@ -80,6 +84,12 @@ class Reading:
         changed = {name: _plain(value) for name, value in given.items()}
         remembered = (getattr(self, role) for role in ("sequence_column", "label_column") if role not in changed)
         return dataclasses.replace(self, **changed, may_lack=tuple(name for name in remembered if name is not None))
+
+    def without(self, column: str) -> str:
+        """How recordings can be read that lack this column, where a model remembers it."""
+        if column != self.time_column or self.step is None:
+            return ""
+        return ' The model was fitted to recordings with times: --time-column "" reads these without.'
 
     @staticmethod
     def from_dict(stored: dict[str, Any]) -> "Reading":

@@ -86,7 +86,7 @@ def lay_out(names: Sequence[str], reading: Reading, where: str) -> Layout:
             return name
         if name in reading.may_lack:
             return None
-        raise unknown_column(name, names, where)
+        raise unknown_column(name, names, where, remedy=reading.without(name))
 
     time, sequence, label = map(find, (reading.time_column, reading.sequence_column, reading.label_column))
     for one in (*reading.control_columns, *reading.columns):

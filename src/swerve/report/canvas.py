@@ -12,6 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from swerve.atomic import whole_file
 from swerve.report.palette import GRID, INK, MUTED
 
 DOTS_PER_INCH = 150
@@ -101,8 +102,10 @@ def png_bytes(figure: Figure) -> bytes:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write the figure as a PNG with 150 dots per inch, and make its folder if need be."""
+    """Write the figure as a PNG with 150 dots per inch, whole or not at all, and make its folder if need be."""
     path = Path(path)
+    content = png_bytes(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(png_bytes(figure))
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
     return path

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from swerve.atomic import whole_file
 from swerve.report.canvas import png_bytes
 from swerve.report.cards import regime_names, regime_section
 from swerve.report.drawings import curves
@@ -62,15 +63,11 @@ def write_page(
         _repeat(repeat, config_text),
     ]
     data = {"regimes": called, **packed(recordings)} if recordings else None
+    text = _document(title, Markup("\n".join(filter(None, sections))), data, regimes)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.tmp")
-    try:
-        body = Markup("\n".join(filter(None, sections)))
-        unfinished.write_text(_document(title, body, data, regimes), encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 

@@ -6,6 +6,7 @@ either the old file or the new one.
 
 import hashlib
 import json
+import math
 import zipfile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,8 +32,19 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Readable JSON, written atomically."""
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    """Readable JSON, written atomically; JSON has no NaN and no infinity, so that these become null."""
+    write_atomically(path, (json.dumps(_finite(content), indent=2, allow_nan=False) + "\n").encode())
+
+
+def _finite(content: Any) -> Any:
+    match content:
+        case dict():
+            return {name: _finite(part) for name, part in content.items()}
+        case list() | tuple():
+            return [_finite(part) for part in content]
+        case float() if not math.isfinite(content):
+            return None
+    return content
 
 
 def read_json(path: Path) -> Any:
