@@ -10,6 +10,7 @@ from swerve import api, choosing, reporting
 from swerve.choosing import Evidence, Restarts, decide, decide_in_turn, weighed
 from swerve.data import bouncing_ball
 from swerve.errors import InputError
+from swerve.preparation import prepare_folds
 from swerve.types import Series
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -178,3 +179,35 @@ def test_linear_regimes_are_searched_too_and_that_search_goes_on_where_it_was_st
     choice = choosing.choose_regimes(balls, config, **search)
     assert choice == choosing.choose_regimes(balls, config, **{**search, "out": tmp_path / "again"})
     assert choice.model == "snlds" and "counted for nothing" in choice.reason
+
+
+def test_where_recordings_are_few_every_piece_of_them_is_held_out_once():
+    config = api.make_config(None, "arhmm", settings=LINEAR)
+    series = [Series(np.arange(i, i + frames, dtype=float)[:, None]) for i, frames in ((0, 610), (1000, 190))]
+    pieces = choosing._pieces(series)
+    assert np.concatenate([one.x for one in pieces]).tolist() == np.concatenate([one.x for one in series]).tolist()
+    assert {len(one) for one in pieces} <= {19, 20, 21} and len({one.name for one in pieces}) == len(pieces)
+    held = []
+    for fold in prepare_folds(pieces, config, 4):
+        seen, unseen = (
+            set(np.round(fold.standardizer.invert(np.asarray(part.x))[np.asarray(part.valid)][:, 0]))
+            for part in (fold.training, fold.validation)
+        )
+        assert not seen & unseen and len(seen | unseen) == 800
+        held += unseen
+    assert len(held) == len(set(held)) == 800
+
+
+def test_restarts_of_a_consensus_need_not_agree():
+    found = {1: restarts(1.0, 1), 2: restarts(1.5, 2), 3: restarts(1.8, 3, agree=False)}
+    choice = decide(found, LENGTHS, consensus=True)
+    assert choice.regimes == 3 and "a consensus of its restarts" in choice.reason
+    assert decide(found, LENGTHS).regimes == 2
+
+
+def test_an_arhmm_of_a_consensus_finds_a_drift_that_only_the_end_has():
+    late = Series(np.concatenate([drifts()[0].x[:150], 5 * np.arange(50.0)[:, None]]), name="late")
+    choice = choosing.choose_regimes(
+        [late], api.make_config(None, "arhmm", settings=[*LINEAR, "arhmm.consensus=true"]), first=1, last=4
+    )
+    assert choice.tried[choice.regimes - 1].in_use == 3

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,11 @@ from jaxtyping import Float, Int
 
 from swerve.arhmm import ArHmm
 from swerve.config import Config, Variant
+from swerve.data.windows import cut, splits_by_recording
 from swerve.errors import InputError
 from swerve.fitting import fit_arhmm, make_restarts, plan_of
-from swerve.preparation import Prepared, prepare
-from swerve.seeds import straddles, window_likelihoods
+from swerve.preparation import Prepared, prepare, prepare_folds
+from swerve.seeds import most_agreeing, straddles, window_likelihoods
 from swerve.settings import with_kind
 from swerve.training import loop
 from swerve.training.checkpoint import digest_of, read_json, write_json
@@ -35,6 +37,9 @@ from swerve.types import Series
 
 FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
+DOUBT = " No number of regimes makes restarts agree, so that counted for nothing."
+PIECES, SHORTEST_PIECE = 40, 20  # frames: how many parts of recordings are held out in turn, and no shorter ones
+FOLDS = 4
 SEARCHED = ("snlds", "slds")
 """The models that `auto` searches with: linear regimes only where restarts of the nonlinear ones never agree."""
 SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
@@ -125,7 +130,7 @@ def choose_regimes(
     if kept is not None and kept.is_file():
         return Choice.from_dict(read_json(kept))
     if config.kind == "arhmm":
-        choice = choose_with_arhmms(prepared, config, tried, on_note=on_note)
+        choice = choose_with_arhmms(series, config, tried, on_note=on_note)
     else:
         kinds = kinds_to_search(config, tried)
         hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
@@ -155,17 +160,41 @@ def kinds_to_search(config: Config, tried: Sequence[int]) -> tuple[str, ...]:
 
 
 def choose_with_arhmms(
-    prepared: Prepared, config: Config, tried: Sequence[int], *, on_note: Callable[[str], None] = lambda note: None
+    series: Sequence[Series],
+    config: Config,
+    tried: Sequence[int],
+    *,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> Choice:
     """The rule on AR-HMMs with every number of regimes in turn.
 
-    Whether channels err together is asked of the largest number: too few regimes look like it.
+    Where the ends of recordings would be held out, all pieces of them are, in turn: a regime that occurs at the end
+    alone would never be worth its while. Whether channels err together and, for a consensus, which lags speak is
+    asked of the largest number: too few regimes look as if channels did.
     """
+    ends = config.training.hold_out_ends or not splits_by_recording(series)
+    folds = list(prepare_folds(_pieces(series), config, FOLDS)) if ends else [prepare(series, config)]
     found = {}
     for regimes in sorted(tried, reverse=True):
         on_note(f"fitting AR-HMMs with {regimes} regimes")
-        found[regimes], config = _arhmms(prepared, config, regimes)
-    return decide(weighed(found), _lengths(prepared), model="arhmm")
+        judged = []
+        for fold in folds:
+            one, config = _arhmms(fold, config, regimes)
+            judged.append(one)
+        windows = np.concatenate([one.windows[0] for one in judged])
+        found[regimes] = weighed({regimes: judged[0]})[regimes]._replace(windows=windows)
+    lengths = np.concatenate([_lengths(fold) for fold in folds])
+    return decide(found, lengths, model="arhmm", consensus=config.arhmm.consensus)
+
+
+def _pieces(series: Sequence[Series]) -> list[Series]:
+    """About as many of one length, which share no frame."""
+    length = max(SHORTEST_PIECE, sum(map(len, series)) / PIECES)
+    pieces = []
+    for one in series:
+        bounds = np.linspace(0, len(one), max(1, round(len(one) / length)) + 1).astype(int).tolist()
+        pieces += [cut(one, start, stop) for start, stop in pairwise(bounds)]
+    return pieces
 
 
 def _lengths(prepared: Prepared) -> Int[np.ndarray, " N"]:
@@ -274,10 +303,12 @@ def _arhmms(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts,
     """The restarts of the most trustworthy AR-HMM with this many regimes, and settings for other numbers."""
     model = dataclasses.replace(config.model, regimes=regimes)
     candidates, used = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
-    best = candidates[0]
-    group = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
+    group = most_agreeing(candidates) if used.arhmm.consensus else candidates
+    best = group[0]
+    group = [one for one in group if (one.lags, one.features) == (best.lags, best.features)]
     windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
-    settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0))
+    lags = (best.lags,) if used.arhmm.consensus else used.arhmm.lags
+    settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0, lags=lags))
     return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group)), settled
 
 
@@ -289,15 +320,18 @@ def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
     }
 
 
-def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"], *, model: str = "") -> Choice:
+def decide(
+    found: dict[int, Evidence], lengths: Int[np.ndarray, " N"], *, model: str = "", consensus: bool = False
+) -> Choice:
     """The smallest number within one standard error of the best held-out bound of those whose restarts agree.
 
     Fewer regimes that explain as much are not passed over because they are harder to find: the smaller number need
-    not agree itself.
+    not agree itself. Nor need any, where the model is to be a consensus of its restarts.
     """
     if not found:
         raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
-    agreeing = _agreeing(found)
+    agreeing = [] if consensus else _agreeing(found)
+    doubt = " The model is a consensus of its restarts, which need not agree." if consensus else DOUBT
     pool = agreeing or list(found)
     best = max(pool, key=lambda regimes: found[regimes].windows.sum())
     enough = len(lengths) >= FEWEST_WINDOWS
@@ -312,7 +346,7 @@ def decide(found: dict[int, Evidence], lengths: Int[np.ndarray, " N"], *, model:
     )
     equals = [one for one in tried if one.behind >= -one.error and (enough or one.regimes == best)]
     chosen = min(equals, key=lambda one: one.regimes)
-    return Choice(chosen.regimes, _reason(chosen, best, tried, bool(agreeing)), tried, model)
+    return Choice(chosen.regimes, _reason(chosen, best, tried, "" if agreeing else doubt), tried, model)
 
 
 def decide_in_turn(searches: Iterable[tuple[str, dict[int, Evidence]]], lengths: Int[np.ndarray, " N"]) -> Choice:
@@ -356,8 +390,7 @@ def _in_use(labels: Int[np.ndarray, " F"]) -> int:
     return int(np.sum(np.bincount(labels) >= IN_USE * len(labels)))
 
 
-def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> str:
-    doubt = "" if agreed else " No number of regimes makes restarts agree, so that counted for nothing."
+def _reason(chosen: Tried, best: int, tried: Sequence[Tried], doubt: str) -> str:
     if chosen.regimes == best:
         gain = f"{best} regimes have the best held-out bound"
     else:
@@ -366,7 +399,7 @@ def _reason(chosen: Tried, best: int, tried: Sequence[Tried], agreed: bool) -> s
             f" ({chosen.behind:+.3f} +- {chosen.error:.3f} nats per frame)"
         )
     shown = ""
-    if agreed and chosen.agreement is not None:
+    if not doubt and chosen.agreement is not None:
         verdict = "agree" if chosen.agreement >= AGREE else "do not agree; try more of them"
         shown = f" and their restarts {verdict} ({chosen.agreement:.2f})"
     at_end = best == tried[-1].regimes and best > 1 and chosen.regimes == best

@@ -1,7 +1,7 @@
 """Recordings ready for training, as they are or as codes of their images."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -57,6 +57,24 @@ class Prepared:
 
 def prepare(series: Sequence[Series], config: Config) -> Prepared:
     """Leaves out constant columns, splits, standardises by the training part, cuts windows."""
+    kept, dropped = _usable(series, config)
+    settings = config.training
+    parts = split_validation(kept, settings.validation_share, seed=config.seed, ends=settings.hold_out_ends)
+    whole = not settings.hold_out_ends and splits_by_recording(kept)
+    return _standardised(parts, dropped, config, whole=whole)
+
+
+def prepare_folds(series: Sequence[Series], config: Config, count: int) -> Iterator[Prepared]:
+    """The same recordings, every one of them held out once: each `count`th, drawn at random."""
+    kept, dropped = _usable(series, config)
+    order = np.random.default_rng(config.seed).permutation(len(kept))
+    for fold in range(count):
+        held = set(order[fold::count].tolist())
+        parts = tuple([one for i, one in enumerate(kept) if (i in held) == out] for out in (False, True))
+        yield _standardised(parts, dropped, config, whole=True)
+
+
+def _usable(series: Sequence[Series], config: Config) -> tuple[list[Series], tuple[str, ...]]:
     if not series:
         raise InputError("There are no recordings.")
     for one in series:
@@ -72,27 +90,31 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     frames = sum(map(len, series))
     if config.model.regimes > frames:
         raise InputError(f"{config.model.regimes} regimes are more than there are frames, {frames}: fewer --regimes.")
-    kept, dropped = drop_constant_columns(series)
-    settings = config.training
-    training, validation = split_validation(
-        kept, settings.validation_share, seed=config.seed, ends=settings.hold_out_ends
-    )
+    return drop_constant_columns(series)
+
+
+def _standardised(
+    parts: tuple[list[Series], list[Series]], dropped: tuple[str, ...], config: Config, *, whole: bool
+) -> Prepared:
+    """`whole` where no recording is cut by the split."""
+    training, validation = parts
+    first, longest = training[0], max(len(one) for part in parts for one in part)
     standardizer = Standardizer.fit(training)
-    length = min(settings.window, max(len(one) for one in kept))
+    length = min(config.training.window, longest)
     windows = [
         to_frames(cut_windows(standardizer.apply_to(part), length), length=length) for part in (training, validation)
     ]
     goes_on = windows_that_go_on(training, length)
-    held_out = jax.tree.map(lambda leaf: leaf[: settings.validation_limit], windows[1])
+    held_out = jax.tree.map(lambda leaf: leaf[: config.training.validation_limit], windows[1])
     return Prepared(
         training=jax.tree.map(jnp.asarray, windows[0]),
         validation=jax.tree.map(jnp.asarray, held_out),
         standardizer=standardizer,
-        columns=names_of(kept[0]),
+        columns=names_of(first),
         dropped=dropped,
-        controls=0 if kept[0].u is None else kept[0].u.shape[1],
-        whole=not settings.hold_out_ends and splits_by_recording(kept) and all(len(one) <= length for one in kept),
-        image=kept[0].image,
+        controls=0 if first.u is None else first.u.shape[1],
+        whole=whole and longest <= length,
+        image=first.image,
         goes_on=None if goes_on is None else jnp.asarray(goes_on),
     )
 

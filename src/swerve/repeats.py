@@ -27,7 +27,7 @@ from swerve.training.checkpoint import digest_of, load_about, load_tree, save_tr
 from swerve.training.restarts import pick, stack
 from swerve.training.step import HeldOut, Restart, TrainingData, TrainState
 from swerve.training.surplus import Merge, Simplified
-from swerve.types import Frames
+from swerve.types import Frames, Series
 from swerve.video import cached_code, train_on_images
 
 CHECKPOINT = "training.safetensors"
@@ -38,6 +38,8 @@ class View(NamedTuple):
 
     prepared: Prepared
     board: Board | Recordings
+    recordings: Sequence[Series] = ()
+    """As they were before they were prepared."""
 
 
 class Repeats(NamedTuple):

@@ -125,9 +125,9 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
     else:
         pairs = data_of(experiment, data)
         tests = [test for _, test in pairs]
-        views = [View(prepare(training.series(), config), test) for training, test in pairs]
+        views = [View(prepare(own := training.series(), config), test, own) for training, test in pairs]
         if experiment.story:
-            [(prepared, test)] = views
+            [(prepared, test, _)] = views
             assert isinstance(test, Board)
             details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
             found = {"": Row([details[-1]])}
@@ -217,7 +217,8 @@ def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, wor
             view = as_numbers(data[seed % len(data)], config, seed, work)
             own, choice = dataclasses.replace(config, seed=seed), {}
             if experiment.regimes_up_to:
-                chosen = choose_with_arhmms(view.prepared, own, range(1, experiment.regimes_up_to + 1))
+                recordings = data[seed % len(data)].recordings
+                chosen = choose_with_arhmms(recordings, own, range(1, experiment.regimes_up_to + 1))
                 own = merge(own, {"model": {"regimes": chosen.regimes}})
                 choice = {"choice": chosen.as_dict()}
             (best, *_), settings = fit_arhmm(view.prepared, own)

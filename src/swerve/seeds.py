@@ -230,6 +230,11 @@ def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     return [one for each in rounds for one in each if one is not None]
 
 
+def most_agreeing(candidates: list[Candidate]) -> list[Candidate]:
+    """Those with the lags whose restarts agree most."""
+    return max(_by_lags(candidates), key=agreement)
+
+
 def with_consensus(
     candidates: list[Candidate], training: Frames, validation: Frames, config: ArHmmConfig
 ) -> list[Candidate]:
@@ -240,7 +245,7 @@ def with_consensus(
     not.
     """
     every = jax.tree.map(lambda *parts: jnp.concatenate(parts), training, validation)
-    agreeing = max(_by_lags(candidates), key=agreement)
+    agreeing = most_agreeing(candidates)
     best, valid = agreeing[0], np.asarray(every.valid)
     regimes = best.model.regimes
     together = consensus(np.stack([labels_of(one.model, every)[valid] for one in candidates]), regimes)
