@@ -70,8 +70,8 @@ def prepare_folds(series: Sequence[Series], config: Config, count: int) -> Itera
     order = np.random.default_rng(config.seed).permutation(len(kept))
     for fold in range(count):
         held = set(order[fold::count].tolist())
-        parts = tuple([one for i, one in enumerate(kept) if (i in held) == out] for out in (False, True))
-        yield _standardised(parts, dropped, config, whole=True)
+        seen, unseen = ([one for i, one in enumerate(kept) if (i in held) == out] for out in (False, True))
+        yield _standardised((seen, unseen), dropped, config, whole=True)
 
 
 def _usable(series: Sequence[Series], config: Config) -> tuple[list[Series], tuple[str, ...]]:

@@ -59,7 +59,7 @@ class Repeats(NamedTuple):
     def views(self, data: Sequence[View]) -> list[View]:
         """What is scored, as each restart reads it; `data` has a pair for every fold, or one for all runs."""
         if self.codes:
-            [(prepared, board)] = data
+            [(prepared, board, _)] = data
             assert isinstance(board, Board)
             codes = zip(self.sources, self.codes, strict=True)
             views = [View(source, coded_board(board, prepared, code)) for source, code in codes]
@@ -70,7 +70,7 @@ class Repeats(NamedTuple):
 
 def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
     """Video as a run's own code has it, for models that read numbers; numbers as they are."""
-    prepared, board = data
+    prepared, board, _ = data
     if prepared.image is None or isinstance(board, Recordings):
         return data
     code = _code(prepared, prepared.image, config, run, work)
