@@ -198,6 +198,11 @@ def test_where_recordings_are_few_every_piece_of_them_is_held_out_once():
     assert len(held) == len(set(held)) == 800
 
 
+def test_a_short_recording_is_not_cut_into_pieces():
+    config = api.make_config(None, "arhmm", settings=LINEAR)
+    assert choosing.choose_regimes([Series(drifts()[0].x[:30])], config, first=1, last=2).regimes in (1, 2)
+
+
 def test_restarts_of_a_consensus_need_not_agree():
     found = {1: restarts(1.0, 1), 2: restarts(1.5, 2), 3: restarts(1.8, 3, agree=False)}
     choice = decide(found, LENGTHS, consensus=True)

@@ -173,7 +173,8 @@ def choose_with_arhmms(
     asked of the largest number: too few regimes look as if channels did.
     """
     ends = config.training.hold_out_ends or not splits_by_recording(series)
-    folds = list(prepare_folds(_pieces(series), config, FOLDS)) if ends else [prepare(series, config)]
+    pieces = _pieces(series) if ends else []
+    folds = list(prepare_folds(pieces, config, FOLDS)) if len(pieces) >= FOLDS else [prepare(series, config)]
     found = {}
     for regimes in sorted(tried, reverse=True):
         on_note(f"fitting AR-HMMs with {regimes} regimes")
