@@ -203,6 +203,15 @@ def test_a_short_recording_is_not_cut_into_pieces():
     assert choosing.choose_regimes([Series(drifts()[0].x[:30])], config, first=1, last=2).regimes in (1, 2)
 
 
+def test_what_adds_little_to_what_all_regimes_gain_is_not_missed():
+    found = {1: restarts(1.0, 1), 2: restarts(1.95, 2), 3: restarts(2.0, 3), 4: restarts(1.9, 4)}
+    assert decide({**found, 2: restarts(1.94, 2)}, LENGTHS).regimes == 3
+    choice = decide({**found, 2: restarts(1.96, 2)}, LENGTHS)
+    assert choice.regimes == 2 and "nearly as well as 3" in choice.reason
+    del found[1]
+    assert decide({**found, 2: restarts(1.96, 2)}, LENGTHS).regimes == 3
+
+
 def test_restarts_of_a_consensus_need_not_agree():
     found = {1: restarts(1.0, 1), 2: restarts(1.5, 2), 3: restarts(1.8, 3, agree=False)}
     choice = decide(found, LENGTHS, consensus=True)

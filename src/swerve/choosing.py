@@ -36,6 +36,7 @@ from swerve.trust import AGREE, IN_USE, agreement, uses
 from swerve.types import Series
 
 FIRST, LAST = 1, 6
+WORTH = 0.05  # of what the best number gains over a single regime: what brings less is not missed
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 DOUBT = " No number of regimes makes restarts agree, so that counted for nothing."
 PIECES, SHORTEST_PIECE = 40, 20  # frames: how many parts of recordings are held out in turn, and no shorter ones
@@ -326,6 +327,7 @@ def decide(
 ) -> Choice:
     """The smallest number within one standard error of the best held-out bound of those whose restarts agree.
 
+    Or within a twentieth of what the best gains over one regime: with much data every gain is sure, however small.
     Fewer regimes that explain as much are not passed over because they are harder to find: the smaller number need
     not agree itself. Nor need any, where the model is to be a consensus of its restarts.
     """
@@ -345,7 +347,8 @@ def decide(
         )
         for regimes, one in sorted(found.items())
     )
-    equals = [one for one in tried if one.behind >= -one.error and (enough or one.regimes == best)]
+    worth = WORTH * max(0.0, -tried[0].behind) if tried[0].regimes == 1 else 0.0
+    equals = [one for one in tried if one.behind >= -max(one.error, worth) and (enough or one.regimes == best)]
     chosen = min(equals, key=lambda one: one.regimes)
     return Choice(chosen.regimes, _reason(chosen, best, tried, "" if agreeing else doubt), tried, model)
 
@@ -395,8 +398,9 @@ def _reason(chosen: Tried, best: int, tried: Sequence[Tried], doubt: str) -> str
     if chosen.regimes == best:
         gain = f"{best} regimes have the best held-out bound"
     else:
+        nearly = "nearly " if chosen.behind < -chosen.error else ""
         gain = (
-            f"{chosen.regimes} regimes explain held-out windows as well as {best}"
+            f"{chosen.regimes} regimes explain held-out windows {nearly}as well as {best}"
             f" ({chosen.behind:+.3f} +- {chosen.error:.3f} nats per frame)"
         )
     shown = ""
