@@ -218,6 +218,10 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 
+def _that_explains_most(candidates: list[Candidate]) -> list[Candidate]:
+    return max(_by_lags(candidates), key=lambda group: group[0].held_out)
+
+
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     """The best of every number of lags, then the second best of each, and so on; `candidates` has the best first.
 
@@ -323,8 +327,8 @@ def guides_for(
     """Guides for restarts that want this many regimes (0: none).
 
     Restarts that want the same number follow different AR-HMMs: the best of all, then the best with another number
-    of lags, and so on. Where windows are `whole` recordings and no AR-HMM is to be trusted because each spends a
-    regime on single frames, all restarts count these events instead.
+    of lags, and so on. Where windows are `whole` recordings and the AR-HMM that explains most spends a regime on single
+    frames, all restarts count these events instead, if they divide recordings into stages.
     """
     some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
     found = {
@@ -335,7 +339,7 @@ def guides_for(
     }
     silence = jnp.zeros((*training.valid.shape, regimes))
     counting = whole and config.stages
-    if counting and found and all(straddles(group) for fits in found.values() for group in _by_lags(fits)):
+    if counting and found and all(straddles(_that_explains_most(fits)) for fits in found.values()):
         law = fit_stages(some, validation, config, regimes=regimes)
         if law is not None:
             passed = events_before(commonest_first(labels_of(law.model, training)))
