@@ -218,10 +218,6 @@ def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
     return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 
-def _that_explains_most(candidates: list[Candidate]) -> list[Candidate]:
-    return max(_by_lags(candidates), key=lambda group: group[0].held_out)
-
-
 def by_lags_in_turn(candidates: list[Candidate]) -> list[Candidate]:
     """The best of every number of lags, then the second best of each, and so on; `candidates` has the best first.
 
@@ -339,7 +335,7 @@ def guides_for(
     }
     silence = jnp.zeros((*training.valid.shape, regimes))
     counting = whole and config.stages
-    if counting and found and all(straddles(_that_explains_most(fits)) for fits in found.values()):
+    if counting and found and all(straddles(_by_lags(fits)[0]) for fits in found.values()):
         law = fit_stages(some, validation, config, regimes=regimes)
         if law is not None:
             passed = events_before(commonest_first(labels_of(law.model, training)))
