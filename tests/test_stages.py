@@ -1,8 +1,10 @@
 """Stages: regimes that count the single frames in which a law is broken."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import SETTINGS
@@ -158,3 +160,18 @@ def test_stages_are_not_merged(staged, monkeypatch):
     fitting.fit_system(prepare(api.to_series(walks), config), config, on_note=notes.append)
     assert bool(asked) is not staged
     assert any("count these events" in note for note in notes) is staged
+
+
+@pytest.mark.parametrize(("lead_of_the_restless", "counted"), [(1.0, True), (-1.0, False)])
+def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_the_restless, counted, monkeypatch):
+    labels = np.zeros((10, 40), np.int32)
+    calm, restless = labels.copy(), labels.copy()
+    calm[:, 20:] = restless[:, 1::2] = 1
+    found = [seeds.Candidate(None, 0.0, 1, 0, calm), seeds.Candidate(None, lead_of_the_restless, 2, 0, restless)]
+    asked = []
+    monkeypatch.setattr(seeds, "fit_candidates", lambda *_, **__: SimpleNamespace(candidates=found))
+    monkeypatch.setattr(seeds, "fit_stages", lambda *_, **__: asked.append(True))
+    monkeypatch.setattr(seeds, "_silent_before_switches", lambda *_: jnp.zeros((10, 40, 2)))
+    frames = Frames(*(np.ones(shape) for shape in ((10, 40, 1), (10, 40, 1), (10, 40), (10, 40, 0))))
+    made = seeds.guides_for([2], frames, frames, ArHmmConfig(), regimes=2, whole=True, key=jax.random.key(0))
+    assert bool(asked) is counted and not made.staged
