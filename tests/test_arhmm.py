@@ -15,9 +15,10 @@ from scipy.stats import multivariate_normal
 
 from swerve import arhmm, messages
 from swerve.arhmm import fitting
-from swerve.arhmm.gaps import KNOWN, carried
+from swerve.arhmm.gaps import carried
 from swerve.arhmm.noise import DiagonalNoise, FullNoise
 from swerve.arhmm.waves import fit_waves
+from swerve.bridges import KNOWN
 from swerve.data import bouncing_ball, dubins
 from swerve.types import Frames
 
