@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from swerve import api, boards, choosing, display
+from swerve.choice import Choice, Evidence, Restarts, decide_in_turn
 from swerve.preparation import Prepared, prepare
 from swerve.reproduce import surroundings
 from swerve.training.checkpoint import write_json
@@ -76,7 +77,7 @@ def stored(name: str, model: str, quick: bool, fresh: bool) -> Path:
     return folder / f"{name}{'-fresh' if fresh else ''}-{model}.json"
 
 
-def told(found: dict[int, choosing.Restarts], source: Prepared) -> dict:
+def told(found: dict[int, Restarts], source: Prepared) -> dict:
     """What the rule reads, and what another rule would need to be tried on the same models."""
     lengths = np.asarray(source.validation.valid).sum(axis=1)
     every = {}
@@ -91,7 +92,7 @@ def told(found: dict[int, choosing.Restarts], source: Prepared) -> dict:
     return {"by_regimes": every, "lengths": lengths.tolist()}
 
 
-def evidence(row: dict) -> dict[int, choosing.Evidence]:
+def evidence(row: dict) -> dict[int, Evidence]:
     """The inverse, as far as the rule reads it."""
     found = {}
     for regimes, one in row["by_regimes"].items():
@@ -101,11 +102,11 @@ def evidence(row: dict) -> dict[int, choosing.Evidence]:
         agreed = [value for (_, last), value in pairs if last < half]
         held = np.array(one["in_use"][0])
         in_use = int(np.sum(held >= IN_USE * held.sum()))
-        found[int(regimes)] = choosing.Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use)
+        found[int(regimes)] = Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use)
     return found
 
 
-def in_turn(row: dict, asked: Sequence[str]) -> choosing.Choice | None:
+def in_turn(row: dict, asked: Sequence[str]) -> Choice | None:
     """The choice on one draw, or None where it would take a search that has not been run."""
     there = list(itertools.takewhile(row.__contains__, asked))
     if not there:
@@ -118,7 +119,7 @@ def in_turn(row: dict, asked: Sequence[str]) -> choosing.Choice | None:
             if model in there:
                 yield model, evidence(row[model])
 
-    choice = choosing.decide_in_turn(searches(), np.array(row[there[0]]["lengths"]))
+    choice = decide_in_turn(searches(), np.array(row[there[0]]["lengths"]))
     return choice if needed == there[: len(needed)] else None
 
 

@@ -7,7 +7,7 @@ import pytest
 from tiny import LINEAR, SETTINGS, drifts
 
 from swerve import api, choosing, reporting
-from swerve.choosing import Evidence, Restarts, decide, decide_in_turn, weighed
+from swerve.choice import Choice, Evidence, Restarts, decide, decide_in_turn, weighed
 from swerve.data import bouncing_ball
 from swerve.errors import InputError
 from swerve.preparation import prepare_folds
@@ -134,7 +134,7 @@ def test_an_arhmm_finds_two_drifts(tmp_path):
     choice = choosing.choose_regimes(drifts(), config, first=1, last=3, out=tmp_path / "search")
     assert choice.regimes == 2
     stored = json.loads((tmp_path / "search" / "choice.json").read_text())
-    assert choosing.Choice.from_dict(stored) == choice
+    assert Choice.from_dict(stored) == choice
     picture = reporting.draw_choice(tmp_path / "search", choice)
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="other recordings or settings"):
@@ -165,7 +165,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_choice(tmp_path):
 
 @pytest.mark.slow
 def test_linear_regimes_are_searched_too_and_that_search_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing, "AGREE", 2.0)  # more than any restarts agree
+    monkeypatch.setattr("swerve.choice.AGREE", 2.0)  # more than any restarts agree
     balls = bouncing_ball.generate(5, seed=3).series()
     config = api.make_config(None, "auto", settings=SETTINGS)
     search, heard = {"first": 1, "last": 2, "out": tmp_path / "search"}, []

@@ -66,7 +66,7 @@ TOP = {
         "options",
         "reproduce",
     ),
-    *("budget", "choosing", "claim", "applying", "fitted", "loading", "estimator", "forecasting"),
+    *("budget", "choice", "choosing", "claim", "applying", "fitted", "loading", "estimator", "forecasting"),
     *("boards", "story", "experiment", "results", "curves", "video", "repeats", "finished", "__init__"),
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from swerve import choosing, claim, loading, run
 from swerve.budget import parse_duration
-from swerve.choosing import Choice
+from swerve.choice import Choice
 from swerve.config import Config
 from swerve.data import tables
 from swerve.data.arrays import MOST_COLOURS

@@ -17,7 +17,7 @@ from rich.status import Status
 from rich.table import Table
 
 from swerve.budget import in_words
-from swerve.choosing import Choice
+from swerve.choice import Choice
 from swerve.training.loop import Report
 from swerve.trust import RegimeUse
 

@@ -16,7 +16,7 @@ from swerve import trust
 from swerve.alignment import Order
 from swerve.applying import Inferred
 from swerve.atomic import whole_folder
-from swerve.choosing import Choice
+from swerve.choice import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.evaluation.matching import one_to_one, pooled_confusion
