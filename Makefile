@@ -24,10 +24,10 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/long_recording.py
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Swerve needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,files]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,files]' -e ./lab
 	touch $@
 
 clean:

@@ -28,11 +28,11 @@ from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
 from rich.table import Table
 
-from swerve import arhmm
-from swerve.data import dubins
-from swerve.evaluation.scores import score
-from swerve.reproduce import surroundings
-from swerve.types import Frames
+from swerve.choosing.scores import score
+from swerve.inference.frames import Frames
+from swerve.models import arhmm
+from swerve_lab.boards import dubins
+from swerve_lab.experiments.reproduce import surroundings
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE.parent / ".envs" / "dynamax"

@@ -24,8 +24,8 @@ from kalman_dynamax import measure
 from rich.console import Console
 from rich.table import Table
 
-from swerve import kalman
-from swerve.reproduce import surroundings
+from swerve_lab.experiments.reproduce import surroundings
+from swerve_lab.rivals import kalman
 
 HERE = Path(__file__).resolve().parent
 

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from swerve import api
-from swerve.build import build_system
 from swerve.data.windows import Standardizer
-from swerve.fitted import Run
-from swerve.reproduce import surroundings
+from swerve.models.model import Shape, maker_of
+from swerve.runs.run import Run
 from swerve.types import Series
+from swerve_lab.experiments.reproduce import surroundings
 
 CHANNELS, LENGTHS, QUICK = 30, (125_000, 250_000, 500_000, 1_000_000), (20_000, 40_000)
 ALLOWED_MIB = 2e9 / 2**20
@@ -45,7 +45,7 @@ def recording(length):
 
 def fresh_run(kind):
     config = api.make_config(3, kind)
-    system = build_system(config, channels=CHANNELS, controls=0, stickiness=3.0, allowed=3, key=jax.random.key(0))
+    system = maker_of(config).build(config, Shape(CHANNELS, 0), stickiness=3.0, allowed=3, key=jax.random.key(0))
     columns = tuple(f"x{i}" for i in range(CHANNELS))
     return Run(config, system, columns, 0, Standardizer(np.zeros(CHANNELS), np.ones(CHANNELS)), held_out=0.0)
 

@@ -20,8 +20,8 @@ from jax.nn import log_softmax, logsumexp
 from rich.console import Console
 from rich.table import Table
 
-from swerve import messages
-from swerve.reproduce import surroundings
+from swerve.inference import messages
+from swerve_lab.experiments.reproduce import surroundings
 
 try:
     from hmmlearn import _hmmc

@@ -19,13 +19,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from swerve.build import build_collapsed
-from swerve.config import ModelConfig, PosteriorConfig, Recipe, Variant
-from swerve.fitting import make_schedule
-from swerve.reproduce import surroundings
-from swerve.training.restarts import advance_all
-from swerve.training.step import Restart, TrainingData, start
-from swerve.types import Frames
+from swerve.inference.frames import Frames
+from swerve.learning.fit import make_schedule
+from swerve.learning.restarts import advance_all
+from swerve.learning.step import Restart, TrainingData, start
+from swerve.models.snlds.maker import build_collapsed
+from swerve.settings.sections import ModelConfig, PosteriorConfig, Recipe, Variant
+from swerve_lab.experiments.reproduce import surroundings
 
 BALL = (
     ModelConfig(regimes=3, state_size=4),

@@ -9,9 +9,10 @@ import pytest
 
 import swerve
 from swerve import api
-from swerve.data import bouncing_ball, tables
+from swerve.data import tables
 from swerve.errors import InputError
 from swerve.types import Series
+from swerve_lab.boards import bouncing_ball
 
 TINY = (
     "training.window=40",

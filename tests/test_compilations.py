@@ -7,10 +7,10 @@ import pytest
 from tiny import SETTINGS as TINY
 
 from swerve import api
-from swerve.data import bouncing_ball
 from swerve.data.windows import cut_windows
-from swerve.segment import infer_batch
-from swerve.training import step
+from swerve.learning import step
+from swerve.runs.segment import infer_batch
+from swerve_lab.boards import bouncing_ball
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -14,8 +14,8 @@ from tiny import SETTINGS
 
 import swerve
 from swerve import Segmenter
-from swerve.data import bouncing_ball
 from swerve.errors import InputError
+from swerve_lab.boards import bouncing_ball
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 LENGTHS = [100, 100, 60, 100, 100, 100]

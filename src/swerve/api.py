@@ -8,20 +8,22 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from swerve import choosing, claim, loading, run
-from swerve.budget import parse_duration
-from swerve.choice import Choice
-from swerve.config import Config
+from swerve.choosing.regimes import Choice
 from swerve.data import tables
 from swerve.data.arrays import MOST_COLOURS
 from swerve.data.columns import pixel_names
 from swerve.data.dataframes import is_data_frame
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
-from swerve.fitted import DEFAULT_SAMPLES, Run
-from swerve.recipes import with_recipe
-from swerve.settings import with_kind, with_setting, with_stickiness
-from swerve.training.loop import Report
+from swerve.learning import regimes as choosing
+from swerve.learning.budget import parse_duration
+from swerve.learning.loop import Report
+from swerve.runs import claim, loading
+from swerve.runs import fit as run
+from swerve.runs.run import DEFAULT_SAMPLES, Run
+from swerve.settings.recipes import with_recipe
+from swerve.settings.sections import Config
+from swerve.settings.text import with_kind, with_setting, with_stickiness
 from swerve.types import Segmentation, Series
 
 AUTO = "auto"

@@ -16,13 +16,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from swerve import api
-from swerve.collapsed import System
 from swerve.data.columns import select_columns
+from swerve.data.trees import read_json, write_json
 from swerve.data.windows import cut
 from swerve.errors import InputError
-from swerve.fitted import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
-from swerve.preparation import SHORTEST
-from swerve.training.checkpoint import read_json, write_json
+from swerve.learning.preparation import SHORTEST
+from swerve.models.snlds.model import System
+from swerve.runs.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
 from swerve.types import Forecast, Segmentation, Series
 
 SEGMENTER_FILE = "segmenter.json"
@@ -72,7 +72,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.settings = settings
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, sequence_ids: Any = None) -> "Segmenter":
-        """Learns the regimes; y is ignored. Afterwards `run_` is the fitted `swerve.run.Run`."""
+        """Learns the regimes; y is ignored. Afterwards `run_` is the fitted `swerve.runs.fit.Run`."""
         series = self._series(X, lengths, sequence_ids, fitting=True)
         self.run_: Run = api.fit(
             series,

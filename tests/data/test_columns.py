@@ -3,12 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from swerve.data.columns import (
-    check_every_column_has_values,
-    drop_constant_columns,
-    pixel_names,
-    select_columns,
-)
+from swerve.data.columns import check_every_column_has_values, drop_constant_columns, pixel_names, select_columns
 from swerve.errors import InputError
 from swerve.types import Series
 

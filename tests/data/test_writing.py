@@ -3,10 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from swerve.data import bouncing_ball, dubins, dubins_video, tables
+from swerve.data import tables
 from swerve.data.reading import Reading
 from swerve.errors import InputError
 from swerve.types import Series
+from swerve_lab.boards import bouncing_ball, dubins, dubins_video
 
 
 def same(one: Series, other: Series) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from swerve.data import egocentric, pose
+from swerve.data import pose
 from swerve.data.arrays import read_arrays
 from swerve.data.columns import check_every_column_has_values, names_of, select_columns, unknown_column
 from swerve.data.dataframes import read_data_frame
@@ -22,6 +22,7 @@ from swerve.data.times import check_same_rate, step_of
 from swerve.data.writing import write_csv, write_npz
 from swerve.errors import InputError
 from swerve.types import Series
+from swerve.views import egocentric
 
 __all__ = ["read", "read_frames", "write_csv", "write_npz"]
 

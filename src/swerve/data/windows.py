@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float
 
 from swerve.data.sampling import slice_of
 from swerve.errors import InputError
-from swerve.types import Frames, Series
+from swerve.inference.frames import Frames
+from swerve.types import Series
 
 WHOLE_SEQUENCES = 5  # with fewer, validation takes the end of each
 

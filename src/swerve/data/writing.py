@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from swerve.atomic import whole_file
+from swerve.data.atomic import whole_file
 from swerve.data.columns import names_of
 from swerve.errors import InputError
 from swerve.types import Series

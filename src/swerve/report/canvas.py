@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from swerve.atomic import whole_file
+from swerve.data.atomic import whole_file
 from swerve.report.palette import GRID, INK, MUTED
 
 DOTS_PER_INCH = 150

@@ -1,15 +1,10 @@
 """All figures by name. Each takes arrays and returns a `matplotlib.figure.Figure`; `save` writes a PNG."""
 
-from swerve.report.arm import arm
 from swerve.report.canvas import png_bytes, save
 from swerve.report.choosing import choosing
-from swerve.report.curves import Curve, curves
 from swerve.report.forecast import forecast
 from swerve.report.marginals import stacked_marginals
 from swerve.report.palette import regime_colors
-from swerve.report.paths import paths
-from swerve.report.poses import posed_marginals
-from swerve.report.reconstructions import video_reconstructions
 from swerve.report.recordings import marginals_beside_truth, reconstruction, ribbon
 from swerve.report.regimes import regime_cards
 from swerve.report.scores import score_bars
@@ -17,18 +12,13 @@ from swerve.report.training import History, learning_story, training_curves
 from swerve.report.video import overlays
 
 __all__ = [
-    "Curve",
     "History",
-    "arm",
     "choosing",
-    "curves",
     "forecast",
     "learning_story",
     "marginals_beside_truth",
     "overlays",
-    "paths",
     "png_bytes",
-    "posed_marginals",
     "reconstruction",
     "regime_cards",
     "regime_colors",
@@ -37,5 +27,4 @@ __all__ = [
     "score_bars",
     "stacked_marginals",
     "training_curves",
-    "video_reconstructions",
 ]

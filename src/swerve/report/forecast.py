@@ -10,14 +10,7 @@ from matplotlib.gridspec import GridSpec
 
 from swerve.report.canvas import legend_above, new_figure, note, share_frames, styled
 from swerve.report.palette import BLUE, MUTED
-from swerve.report.panels import (
-    MOST_CHANNELS,
-    add_regime_legend,
-    channel_name,
-    draw_channel,
-    draw_ribbon,
-    opacity,
-)
+from swerve.report.panels import MOST_CHANNELS, add_regime_legend, channel_name, draw_channel, draw_ribbon, opacity
 
 _PANEL, _RIBBON = 1.5, 0.34
 

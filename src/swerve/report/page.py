@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from swerve.atomic import whole_file
+from swerve.data.atomic import whole_file
 from swerve.report.canvas import png_bytes
 from swerve.report.cards import regime_names, regime_section
 from swerve.report.drawings import curves

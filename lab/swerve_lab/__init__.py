@@ -1,0 +1,1 @@
+"""Boards, systems of others, experiments and studies: what Swerve is measured with."""

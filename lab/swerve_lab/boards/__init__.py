@@ -1,0 +1,1 @@
+"""Synthetic recordings with known regimes, published ones, and oracles that know how boards were made."""

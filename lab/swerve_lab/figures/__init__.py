@@ -1,0 +1,1 @@
+"""Figures that only the paper's boards need."""

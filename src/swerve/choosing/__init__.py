@@ -1,0 +1,1 @@
+"""Pure judgement: numbers and labels in, a verdict out. Fits nothing."""

@@ -1,0 +1,1 @@
+"""From windows to fitted models: proposals, steps, restarts, and searches over the number of regimes."""

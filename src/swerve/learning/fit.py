@@ -1,0 +1,337 @@
+"""From recordings and a config to a trained model: the path that every face of Swerve takes."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from swerve.errors import InputError
+from swerve.inference.frames import Frames, Key
+from swerve.learning import loop
+from swerve.learning.images import cached_code, train_on_images
+from swerve.learning.loop import Plan, Report, Rung, Trained
+from swerve.learning.preparation import Prepared, coded
+from swerve.learning.pruning import Merge, Simplified, without_surplus
+from swerve.learning.restarts import pick, stack
+from swerve.learning.schedule import Schedule
+from swerve.learning.step import Restart, TrainingData, TrainState, start
+from swerve.models.arhmm.search import Candidate, cached_guides, fit_candidates, with_consensus
+from swerve.models.build import with_images
+from swerve.models.model import AbstractSystem, Shape, maker_of
+from swerve.models.snlds.model import System
+from swerve.settings.sections import Config, Recipe, Variant
+
+MERGING_CALLS = 5  # in which a merge is trained; after each of them it may be given up
+MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
+
+
+class ArHmms(NamedTuple):
+    """AR-HMMs, the one to use first, and their config: what was found out about channels is in it."""
+
+    candidates: list[Candidate]
+    config: Config
+
+
+def fit_arhmm(
+    prepared: Prepared,
+    config: Config,
+    *,
+    unseen: bool = False,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> ArHmms:
+    """AR-HMMs with every number of lags and every start; fewer if it should stop.
+
+    The first may be a consensus, fitted to the held-out windows too. With `unseen` there is none.
+    """
+    if prepared.image is not None:
+        raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
+    with _on_cpu(prepared) as there:
+        candidates, settings = fit_candidates(
+            there.training,
+            there.validation,
+            config.arhmm,
+            regimes=config.model.regimes,
+            key=jax.random.key(config.seed),
+            on_note=on_note,
+            should_stop=should_stop,
+        )
+        if candidates and settings.consensus and not unseen:
+            candidates = with_consensus(candidates, there.training, there.validation, settings)
+    if not candidates:
+        raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
+    return ArHmms(candidates, dataclasses.replace(config, arhmm=settings))
+
+
+def fit_system(
+    prepared: Prepared,
+    config: Config,
+    *,
+    checkpoint: Path | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Trains all restarts, chooses by the held-out bound, and merges regimes that an SNLDS or SLDS can do without.
+
+    Restarts on video are trained on codes of its images. The images themselves are for the chosen one, at the end.
+    """
+    key = jax.random.key(config.seed)
+    code, numbers = None, prepared
+    if prepared.image is not None:
+        kept = None if checkpoint is None else checkpoint.with_name("code.safetensors")
+        code = cached_code(
+            kept, prepared.training, prepared.image, config, key=key, on_note=on_note, should_stop=should_stop
+        )
+        numbers = coded(prepared, code)
+    seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
+    made = make_restarts(numbers, config, key=key, cache=seeds)
+    if made.staged:
+        on_note("single frames break a law that holds otherwise: regimes count these events")
+    training, validation = stack([(numbers.training, numbers.validation)])
+
+    def seeing(system: AbstractSystem) -> AbstractSystem:
+        return system if code is None else with_images(system, code, config)
+
+    trained = loop.train(
+        plan_of(config, video=code is not None),
+        made.states,
+        made.restarts,
+        TrainingData(training, made.guides, prepared.goes_on),
+        validation,
+        checkpoint=checkpoint,
+        on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),
+        should_stop=should_stop,
+    )
+    if trained.finished and config.training.merging and not made.staged and isinstance(trained.system, System):
+        trained = _simplified(trained, trained.system, training, validation, config, on_note, should_stop)
+    if code is None:
+        return trained
+    every = stack([seeing(pick(trained.systems, i)) for i in range(len(trained.alive))])
+    trained = dataclasses.replace(trained, system=seeing(trained.system), systems=every)
+    if not trained.finished:
+        return trained
+    system = train_on_images(
+        trained.system,
+        prepared.training,
+        prepared.validation,
+        pick(made.restarts, trained.chosen),
+        config,
+        on_note=on_note,
+        should_stop=should_stop,
+    )
+    return dataclasses.replace(trained, system=system, finished=not should_stop())
+
+
+def _simplified(
+    trained: Trained,
+    system: System,
+    training: Frames,
+    validation: Frames,
+    config: Config,
+    on_note: Callable[[str], None],
+    should_stop: Callable[[], bool],
+) -> Trained:
+    on_note("looking for regimes that the recordings do not need")
+    (simplified,) = simplify(
+        [system],
+        [0],
+        training,
+        validation,
+        config,
+        on_merge=lambda _, merge: on_note(in_words(merge)),
+        on_call=lambda done, calls: on_note(f"trying regimes as one: {done} of {calls}"),
+        should_stop=should_stop,
+    )
+    trained.history.merges = [merge._asdict() for merge in simplified.merges]
+    return dataclasses.replace(trained, system=simplified.system, finished=not should_stop())
+
+
+def simplify(
+    systems: Sequence[System],
+    sources: Sequence[int],
+    training: Frames,
+    validation: Frames,
+    config: Config,
+    *,
+    on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    on_call: Callable[[int, int], None] = lambda done, calls: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[Simplified]:
+    """Merges the regimes of trained systems as long as held-out windows, those of each one's source, allow it."""
+    plan = plan_of(config)
+    steps = max(1, round(config.training.merging * plan.steps / MERGING_CALLS))
+    guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
+    calm = dataclasses.replace(config.recipe, uniformity=0.0, temperature=1.0)
+    return without_surplus(
+        systems,
+        sources,
+        training,
+        validation,
+        make_schedule(calm, guided, MERGING_CALLS * steps, widest_layer=config.widest_layer),
+        calls=MERGING_CALLS,
+        steps_per_call=steps,
+        batch_size=plan.batch_size,
+        key=jax.random.fold_in(jax.random.key(config.seed), 1_000_000),
+        on_merge=on_merge,
+        on_call=on_call,
+        should_stop=should_stop,
+    )
+
+
+def in_words(merge: Merge) -> str:
+    """A merge in words."""
+    verdict = "merged" if merge.accepted else "kept apart before all steps" if merge.given_up else "kept apart"
+    return (
+        f"regimes {merge.kept} and {merge.dropped} {verdict}: as one, the held-out bound"
+        f" changes by {merge.change:+.3f} +- {merge.error:.3f} nats per frame"
+    )
+
+
+def plan_of(config: Config, *, video: bool = False) -> Plan:
+    """The training part of a config in the trainer's own words; of video, the steps on codes."""
+    settings = config.training
+    steps = config.steps_on_codes if video else settings.steps
+    rungs = tuple(Rung(rung.at, rung.keep) for rung in settings.rungs)
+    return Plan(steps, settings.batch_size, min(settings.report_every, steps), rungs)
+
+
+class Made(NamedTuple):
+    """Restarts before their first step."""
+
+    states: TrainState
+    restarts: Restart
+    guides: Float[Array, "G N T K"]
+    staged: bool
+    """Whether the guides count events, of which a bound is no judge."""
+
+
+def make_restarts(
+    prepared: Prepared,
+    config: Config,
+    *,
+    key: Key,
+    cache: Path | None = None,
+    allowed: Sequence[int] | None = None,
+) -> Made:
+    """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
+
+    `allowed`: how many regimes each restart may use, in place of what its variant says.
+
+    All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
+    """
+    with _on_cpu(prepared) as there:
+        made = _make_restarts(there, config, key=key, cache=cache, allowed=allowed)
+    if jax.default_backend() == "cpu":
+        return made
+    states, restarts, guides = jax.device_put(made[:3], jax.devices()[0])
+    return Made(states, restarts, guides, made.staged)
+
+
+def wanted_regimes(config: Config, allowed: Sequence[int] | None = None) -> list[int]:
+    """The number of regimes that each restart wants of the AR-HMM that guides it; 0 for one without a guide."""
+    return [
+        regimes if _or(variant.guidance, config.recipe.guidance) > 0 else 0
+        for regimes, variant in zip(allowed or _allowed(config), _variants(config), strict=True)
+    ]
+
+
+def _allowed(config: Config) -> list[int]:
+    return [_regimes_of(variant, config.model.regimes) for variant in _variants(config)]
+
+
+def _variants(config: Config) -> list[Variant]:
+    variants = config.recipe.variants
+    return [variants[r % len(variants)] for r in range(config.training.restarts)]
+
+
+def _make_restarts(
+    prepared: Prepared, config: Config, *, key: Key, cache: Path | None, allowed: Sequence[int] | None
+) -> Made:
+    recipe, count, variants = config.recipe, config.training.restarts, _variants(config)
+    allowed = list(allowed or _allowed(config))
+    guides = cached_guides(
+        cache,
+        wanted_regimes(config, allowed),
+        prepared.training,
+        prepared.validation,
+        config.arhmm,
+        regimes=config.model.regimes,
+        whole=prepared.whole,
+        key=jax.random.fold_in(key, 0),
+    )
+    if guides.staged:
+        recipe = dataclasses.replace(recipe, guidance_hold=recipe.staged_hold)
+        variants = [Variant(guidance=max(_or(variant.guidance, recipe.guidance) for variant in variants))] * count
+        allowed = [config.model.regimes] * count
+    states, restarts = [], []
+    for r, variant in enumerate(variants):
+        build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
+        system = maker_of(config).build(
+            config,
+            Shape(prepared.training.x.shape[-1], prepared.controls, prepared.change_scale),
+            stickiness=_or(variant.stickiness, recipe.stickiness),
+            allowed=allowed[r],
+            key=build_key,
+        )
+        schedule = make_schedule(recipe, variant, config.training.steps, widest_layer=config.widest_layer)
+        states.append(start(system))
+        guide = jnp.asarray(guides.followed[r])
+        restarts.append(Restart(schedule, train_key, guide=guide, source=jnp.asarray(0)))
+    return Made(stack(states), stack(restarts), guides.preferences, guides.staged)
+
+
+def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer: int = 1) -> Schedule:
+    """Shares of the run become steps; wide layers learn more slowly."""
+    pace = min(1.0, recipe.full_rate_width / widest_layer)
+    numbers = Schedule(
+        learning_rate=pace * _or(variant.learning_rate, recipe.learning_rate),
+        first_learning_rate=recipe.first_learning_rate,
+        last_learning_rate=recipe.last_learning_rate,
+        warmup_steps=recipe.warmup * steps,
+        cosine_end=np.inf if recipe.cosine_end is None else recipe.cosine_end * steps,
+        clip=recipe.clip,
+        uniformity=recipe.uniformity,
+        uniformity_hold=recipe.uniformity_hold * steps,
+        temperature=recipe.temperature,
+        temperature_hold=recipe.temperature_hold * steps,
+        anneal_steps=max(recipe.anneal * steps, 1.0),
+        evidence_temperature=_or(variant.evidence_temperature, recipe.evidence_temperature),
+        evidence_decay_steps=max(recipe.evidence_decay * steps, 1.0),
+        balance=_or(variant.balance, recipe.balance),
+        last_balance=recipe.last_balance,
+        balance_decay_steps=max(recipe.balance_decay * steps, 1.0),
+        guidance=_or(variant.guidance, recipe.guidance),
+        guidance_hold=recipe.guidance_hold * steps,
+        guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
+        gap_rate=recipe.gap_rate / 2,
+        channel_gap_rate=recipe.gap_rate / 2,
+        steps=float(steps),
+    )
+    return jax.tree.map(jnp.float32, numbers)
+
+
+@contextmanager
+def _on_cpu(prepared: Prepared) -> Iterator[Prepared]:
+    """The same data on the CPU, and new arrays there too, whatever accelerator there is."""
+    if jax.default_backend() == "cpu":
+        yield prepared
+        return
+    cpu = jax.local_devices(backend="cpu")[0]
+    training, validation = jax.device_put((prepared.training, prepared.validation), cpu)
+    with jax.default_device(cpu):
+        yield dataclasses.replace(prepared, training=training, validation=validation)
+
+
+def _regimes_of(variant: Variant, regimes: int) -> int:
+    return max(regimes - variant.fewer_regimes, min(regimes, 2))
+
+
+def _or(special: float | None, central: float) -> float:
+    return central if special is None else special

@@ -1,0 +1,1 @@
+"""Guesses about regimes that lead restarts, a file for each kind."""

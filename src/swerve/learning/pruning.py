@@ -1,0 +1,233 @@
+"""Regimes that the data do not need: merge two, train on, keep the simpler model if held-out windows allow it.
+
+A merge starts from labels: the frames of both regimes guide one of them, the other may no longer be used. The same
+model without the merge is trained as long beside it, so that a merge gains nothing by the training alone
+(docs/decisions/0014).
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.inference import messages
+from swerve.inference.frames import Frames, Key
+from swerve.learning import restarts as axis
+from swerve.learning.schedule import Schedule
+from swerve.learning.step import Restart, TrainingData, for_every_sequence, start
+from swerve.models.model import AbstractSystem, Knobs
+from swerve.models.snlds.bound import elbo, regime_chain
+from swerve.models.snlds.generative import FORBIDDEN
+from swerve.models.snlds.model import System
+
+IN_USE = 0.001  # share of the frames from which a regime counts
+PAIRS = 3  # merges tried at a time, those that cost least before any training
+HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
+
+
+class Windows(NamedTuple):
+    """What a system makes of held-out windows, one by one."""
+
+    bound: Float[Array, "*R N"]
+    """ELBO in nats per window."""
+    regimes: Float[Array, "*R N T K"]
+    """p(s_t = k | x) for one draw of z; 0 where there is no frame."""
+    evidence: Float[Array, "*R N T K"]
+    """log B_t(k)."""
+
+
+def _look_closely(system: System, frames: Frames) -> Windows:
+    def one(frames, key):
+        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
+        return Windows(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
+
+    with jax.default_matmul_precision("highest"):
+        return for_every_sequence(one, frames)
+
+
+look_closely = jax.jit(_look_closely)
+
+
+class Merge(NamedTuple):
+    """What became of one attempt to do without a regime."""
+
+    kept: int
+    dropped: int
+    change: float
+    """Of the held-out bound, in nats per frame, against the same model trained on without the merge."""
+    error: float
+    """Its standard error over held-out windows."""
+    accepted: bool
+    given_up: bool = False
+    """Judged before all its steps, for being far off."""
+
+
+class Simplified(NamedTuple):
+    """A system without surplus regimes, and every merge that was judged on the way."""
+
+    system: AbstractSystem
+    merges: list[Merge]
+
+
+class _Trial(NamedTuple):
+    owner: int
+    source: int
+    pair: tuple[int, int] | None
+    """Kept and dropped; None for the model as it is."""
+    system: System
+    guide: Float[np.ndarray, "N T K"]
+
+
+def without_surplus(
+    systems: Sequence[System],
+    sources: Sequence[int],
+    training: Frames,
+    validation: Frames,
+    schedule: Schedule,
+    *,
+    calls: int,
+    steps_per_call: int,
+    batch_size: int,
+    key: Key,
+    on_merge: Callable[[int, Merge], None] = lambda owner, merge: None,
+    on_call: Callable[[int, int], None] = lambda done, calls: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[Simplified]:
+    """Merges regimes of every system, one pair after the other, until each further merge would cost too much.
+
+    A merge may lower the held-out bound by one standard error of the paired difference. Two regimes always stay:
+    a single one segments nothing. All systems are trained side by side, each on the frames of its source. Once
+    `should_stop` says so, what was found so far is returned; with too few held-out windows, that is nothing.
+    """
+    systems = list(systems)
+    merges: list[list[Merge]] = [[] for _ in systems]
+
+    def so_far() -> list[Simplified]:
+        return [Simplified(*both) for both in zip(systems, merges, strict=True)]
+
+    unfinished = list(range(len(systems))) if validation.x.shape[1] >= FEWEST_WINDOWS else []
+    size, round_number = 0, 0
+    while unfinished:
+        trials = [
+            trial
+            for owner in unfinished
+            for trial in _trials(owner, sources[owner], systems[owner], training, validation)
+        ]
+        if not trials:
+            break
+        size = max(size, len(trials))
+        states, restarts, data = _as_restarts(trials, size, training, schedule, jax.random.fold_in(key, round_number))
+        trained, given_up = [], False
+        for done in range(calls):
+            on_call(done, calls)
+            if should_stop():
+                return so_far()
+            states, _ = axis.advance_all(states, data, restarts, steps=steps_per_call, batch_size=batch_size)
+            trained = [axis.pick(states.system, i) for i in range(len(trials))]
+            given_up = done + 1 < calls and _all_hopeless(trials, trained, validation)
+            if given_up:
+                break
+        accepted = []
+        for owner in dict.fromkeys(trial.owner for trial in trials):
+            own = [(t, system) for t, system in zip(trials, trained, strict=True) if t.owner == owner]
+            merge, system = _judge(systems[owner], own, axis.pick(validation, sources[owner]), given_up=given_up)
+            on_merge(owner, merge)
+            merges[owner].append(merge)
+            if merge.accepted:
+                systems[owner] = system
+                accepted.append(owner)
+        unfinished, round_number = accepted, round_number + 1
+    return so_far()
+
+
+def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
+    """The share of the frames that each regime holds, 0 for one that hardly occurs."""
+    share = np.asarray(windows.regimes).sum(axis=(0, 1))
+    share = share / share.sum()
+    return np.where(share < IN_USE, 0.0, share)
+
+
+def _trials(owner: int, source: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:
+    """The model as it is, and its most promising merges; nothing where there is nothing to merge."""
+    pairs = cheapest_merges(look_closely(system, axis.pick(validation, source)))
+    if not pairs:
+        return []
+    labels = np.asarray(look_closely(system, axis.pick(training, source)).regimes)
+    as_it_is = _Trial(owner, source, None, system, labels)
+    return [as_it_is, *(_merged(as_it_is, pair) for pair in pairs)]
+
+
+def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
+    """(kept, dropped) of pairs of regimes, those first whose frames lose least evidence; the rarer one is dropped."""
+    share = shares_in_use(windows)
+    if np.count_nonzero(share) <= 2:
+        return []
+    used = sorted(np.flatnonzero(share).tolist(), key=lambda k: -share[k])
+    pairs = itertools.combinations(used, 2)
+    regimes, evidence = (np.asarray(part) for part in (windows.regimes, windows.evidence))
+
+    def cost(pair: tuple[int, int]) -> float:
+        kept, dropped = pair
+        return float(np.sum(regimes[..., dropped] * (evidence[..., dropped] - evidence[..., kept])))
+
+    return sorted(pairs, key=cost)[:PAIRS]
+
+
+def _merged(as_it_is: _Trial, pair: tuple[int, int]) -> _Trial:
+    kept, dropped = pair
+    system, guide = as_it_is.system, as_it_is.guide.copy()
+    guide[..., kept] += guide[..., dropped]
+    guide[..., dropped] = 0.0
+    model = eqx.tree_at(lambda m: m.log_allowed, system.model, system.model.log_allowed.at[dropped].set(FORBIDDEN))
+    return as_it_is._replace(pair=pair, system=System(model, system.posterior), guide=guide)
+
+
+def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Schedule, key: Key):
+    """Every trial as a restart. An accelerator gets as many as in the first round, so that it compiles once."""
+    if jax.default_backend() != "cpu":
+        trials = [*trials, *[trials[-1]] * (size - len(trials))]
+    keys = [jax.random.fold_in(key, trial.owner) for trial in trials]  # the same batches and noise, merged or not
+    restarts = [
+        Restart(schedule, key, jnp.asarray(i), jnp.asarray(trial.source))
+        for i, (trial, key) in enumerate(zip(trials, keys, strict=True))
+    ]
+    guides = jnp.stack([jnp.asarray(trial.guide) for trial in trials])
+    states = axis.stack([start(trial.system) for trial in trials])
+    return states, axis.stack(restarts), TrainingData(training, guides)
+
+
+def _all_hopeless(trials: list[_Trial], trained: list[System], validation: Frames) -> bool:
+    """Whether no merge of any owner comes near its owner's model, trained as long without one."""
+    bounds: dict[int, list[float]] = {}
+    for trial, system in zip(trials, trained, strict=True):
+        frames = axis.pick(validation, trial.source)
+        per_frame = _bounds(system, frames).sum() / np.asarray(frames.valid).sum()
+        bounds.setdefault(trial.owner, []).append(per_frame)
+    return all(max(merged) < as_it_is - HOPELESS for as_it_is, *merged in bounds.values())
+
+
+def _bounds(system: System, frames: Frames) -> Float[np.ndarray, " N"]:
+    """Of every window, in nats; as low as can be where it is not finite."""
+    bound = np.asarray(look_closely(system, frames).bound, float)
+    return np.where(np.isfinite(bound), bound, -np.inf)
+
+
+def _judge(
+    before: System, trials: list[tuple[_Trial, System]], validation: Frames, *, given_up: bool
+) -> tuple[Merge, System]:
+    """The merge with the highest held-out bound against the better of the model before and after more training."""
+    lengths = np.asarray(validation.valid).sum(axis=1)
+    (_, control), *merges = trials
+    reference = max((_bounds(one, validation) for one in (before, control)), key=lambda bound: bound.sum())
+    merged = [_bounds(system, validation) for _, system in merges]
+    best = int(np.argmax([bound.sum() for bound in merged]))
+    change, error = paired_change(merged[best], reference, lengths)
+    trial, system = merges[best]
+    assert trial.pair is not None
+    return Merge(*trial.pair, change, error, accepted=bool(change > -error) and not given_up, given_up=given_up), system

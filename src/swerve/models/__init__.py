@@ -1,0 +1,1 @@
+"""The models, each fulfilling the one contract in `model`."""
