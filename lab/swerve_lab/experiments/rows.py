@@ -12,7 +12,7 @@ from typing import Any
 from swerve.errors import InputError
 from swerve.settings.recipes import PARTS, shortened, with_recipe
 from swerve.settings.sections import Config
-from swerve.settings.text import as_dict, merge, with_kind
+from swerve.settings.text import as_dict, from_dict, merge, with_kind
 from swerve_lab.boards import catalog as boards
 from swerve_lab.boards.published import PUBLISHED
 
@@ -126,9 +126,18 @@ def digest(experiment: Experiment, config: Config) -> str:
 
 def was_edited(stored: Mapping[str, Any], experiment: Experiment, config: Config) -> bool:
     """Whether a result was made with other settings or data; what a row could not say then counts as not said."""
-    then = {**_as_json(Experiment()), **stored["experiment"]}, _filled(settings_then(stored), _as_json(Config()))
+    about = {**asdict(Experiment()), **stored["experiment"]}
     seeds = stored["seeds"]["training"], stored["seeds"]["test"]
-    return (*then, seeds) != (_as_json(experiment), _as_json(config), (TRAINING_SEED, TEST_SEED))
+    now = json.loads(json.dumps(asdict(experiment))), (TRAINING_SEED, TEST_SEED)
+    return (json.loads(json.dumps(about)), seeds) != now or not _same(settings_then(stored), config)
+
+
+def _same(settings: dict[str, Any], config: Config) -> bool:
+    """Settings that are known no more are no longer the same."""
+    try:
+        return from_dict(settings) == config
+    except InputError:
+        return False
 
 
 def settings_then(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,13 +148,3 @@ def settings_then(stored: Mapping[str, Any]) -> dict[str, Any]:
         else value
         for section, value in stored["config"].items()
     }
-
-
-def _filled(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the defaults of sections and fields that were not known when they were stored."""
-    both = {name: value for name, value in settings.items() if isinstance(value, dict) and name in defaults}
-    return defaults | settings | {name: _filled(value, defaults[name]) for name, value in both.items()}
-
-
-def _as_json(settings: Any) -> Any:
-    return json.loads(json.dumps(asdict(settings)))

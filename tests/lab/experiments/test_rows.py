@@ -10,7 +10,7 @@ import pytest
 from swerve.errors import InputError
 from swerve.settings.recipes import RECIPES, with_recipe
 from swerve.settings.sections import Config
-from swerve.settings.text import from_dict
+from swerve.settings.text import as_dict, from_dict
 from swerve_lab.boards import catalog as boards
 from swerve_lab.experiments.rows import (
     QUICK_CONFIG,
@@ -139,7 +139,7 @@ def test_an_edited_row_has_a_working_folder_of_its_own():
 
 def test_a_result_knows_whether_its_row_was_edited():
     experiment, config = Experiment(), Config()
-    about = {"experiment": dataclasses.asdict(experiment), "config": dataclasses.asdict(config)}
+    about = {"experiment": dataclasses.asdict(experiment), "config": as_dict(config)}
     stored = json.loads(json.dumps({**about, "seeds": {"training": TRAINING_SEED, "test": TEST_SEED}}))
     del stored["experiment"]["curve"]  # a result from before there were curves
     assert not was_edited(stored, experiment, config)
@@ -151,7 +151,7 @@ def test_a_result_knows_whether_its_row_was_edited():
 def test_a_setting_that_has_gone_since_is_passed_over_where_it_did_nothing():
     experiment, config = Experiment(), Config()
     seeds = {"training": TRAINING_SEED, "test": TEST_SEED}
-    stored = {"experiment": asdict(experiment), "config": asdict(config), "seeds": seeds}
+    stored = {"experiment": asdict(experiment), "config": as_dict(config), "seeds": seeds}
     stored = json.loads(json.dumps(stored))
     stored["config"]["arhmm"]["ends_on_all"] = False
     assert from_dict(settings_then(stored)) == config

@@ -61,7 +61,7 @@ def random_system(regimes) -> GumbelSystem:
         kind="gumbel",
         model=ModelConfig(regimes=regimes, state_size=L, dynamics_hidden=(3,), switching_hidden=(3,)),
         posterior=PosteriorConfig(encoder_size=3, causal_size=3),
-        gumbel=GumbelOptions(hidden=4),
+        own=GumbelOptions(hidden=4),
     )
     like = jax.eval_shape(lambda: maker_of(config).build(config, Shape(D, U), stickiness=1.0, allowed=regimes, key=KEY))
     assert isinstance(like, GumbelSystem)
