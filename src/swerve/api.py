@@ -21,12 +21,13 @@ from swerve.learning.loop import Report
 from swerve.runs import claim, loading
 from swerve.runs import fit as run
 from swerve.runs.run import DEFAULT_SAMPLES, Run
+from swerve.settings import kinds
 from swerve.settings.recipes import with_recipe
 from swerve.settings.sections import Config
 from swerve.settings.text import with_kind, with_setting, with_stickiness
 from swerve.types import Segmentation, Series
 
-AUTO = "auto"
+AUTO = kinds.AUTO
 load = loading.load
 
 
@@ -154,7 +155,8 @@ def make_config(
         config = replace(config, seed=seed)
     if restarts is not None:
         config = with_setting(config, f"training.restarts={restarts}")
-        config = with_setting(config, f"arhmm.restarts={restarts}") if config.kind == "arhmm" else config
+        if config.kind != kinds.AUTO:
+            config = with_setting(config, f"{kinds.find(config.kind).tries}={restarts}")
     if steps is not None:
         config = with_setting(config, f"training.steps={steps}")
     for setting in settings:

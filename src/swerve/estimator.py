@@ -21,8 +21,8 @@ from swerve.data.trees import read_json, write_json
 from swerve.data.windows import cut
 from swerve.errors import InputError
 from swerve.learning.preparation import SHORTEST
-from swerve.models.snlds.model import System
 from swerve.runs.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
+from swerve.settings import kinds
 from swerve.types import Forecast, Segmentation, Series
 
 SEGMENTER_FILE = "segmenter.json"
@@ -195,8 +195,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def _n_features_out(self) -> int:
         """How many columns `transform` gives."""
-        assert isinstance(self.run_.model, System)
-        return self.run_.model.posterior.state_size
+        return self.run_.config.model.state_size
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -227,9 +226,12 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 def _has_states(segmenter: Segmenter) -> bool:
-    """Only models with hidden states can transform; an AR-HMM has none."""
+    """Only models with hidden states can transform."""
     fitted = getattr(segmenter, "run_", None)
-    return segmenter.model != "arhmm" if fitted is None else isinstance(fitted.model, System)
+    if fitted is not None:
+        return fitted.offers(kinds.STATES)
+    undecided = segmenter.model in (None, kinds.AUTO)
+    return undecided or kinds.STATES in kinds.find(segmenter.model).offers
 
 
 # Not as decorators: scikit-learn wraps both for `set_output` when the class is made, and would hide them.

@@ -16,10 +16,12 @@ from swerve.choosing.trust import Trust, Warned
 from swerve.cli.main import app
 from swerve.data import tables
 from swerve.errors import InputError
+from swerve.models.arhmm.maker import MAKER
 from swerve.runs import fit as run
 from swerve.runs import report as reporting
 from swerve.runs.claim import RUN_FILE
 from swerve.runs.run import TRUST_FILE
+from swerve.settings.sections import ArHmmConfig, Config
 from swerve_lab.boards import bouncing_ball
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -124,8 +126,11 @@ def test_a_single_regime_neither_collapses_nor_is_too_many():
 
 
 def test_channels_that_err_together_are_told_of():
-    (warned,) = problems(TWO, 2, as_one=True)
+    asked, used = ArHmmConfig(), ArHmmConfig().for_joint_errors()
+    remarks = MAKER.remarks(Config(arhmm=asked), Config(arhmm=used))
+    (warned,) = problems(TWO, 2, remarks=remarks)
     assert "err together" in warned.problem and "arhmm.as_one_from=0" in warned.remedy
+    assert MAKER.remarks(Config(arhmm=used), Config(arhmm=used)) == ()
 
 
 def test_too_few_regimes_unfinished_and_dropped_columns():

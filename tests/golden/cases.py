@@ -118,7 +118,7 @@ def counting(folder: Path) -> Any:
     series = data.events()
     run = fitted(folder, series, "snlds", "training.window=30", "arhmm.max_iterations=30", regimes=3)
     with np.load(folder / "run" / "seeds.npz") as seeds:
-        staged = bool(seeds["staged"])
+        staged = not bool(seeds["0.judged"])
     return kept(run, series, folder) | {"staged": staged}
 
 

@@ -16,10 +16,8 @@ from swerve.errors import InputError
 from swerve.inference import chunks
 from swerve.models import arhmm
 from swerve.models.arhmm import Covariance
-from swerve.models.arhmm.prediction import blank
-from swerve.models.arhmm.walk import ArHmmWalk
+from swerve.models.arhmm.model import ArHmmWalk, blank
 from swerve.models.arhmm.waves import fit_waves
-from swerve.models.build import with_images
 from swerve.models.model import Knobs, Shape, maker_of
 from swerve.models.snlds.maker import build_collapsed
 from swerve.models.snlds.model import CollapsedWalk
@@ -156,7 +154,7 @@ def test_the_code_of_an_image_sees_the_one_before_it_across_borders():
     config = api.make_config(K, settings=("model.state_size=2", "posterior.encoder_size=4", "posterior.causal_size=4"))
     keys = jax.random.split(jax.random.key(3), 2)
     system = maker_of(config).build(config, Shape(1, 0), stickiness=1.0, allowed=K, key=keys[0])
-    system = jittered(with_images(system, ImageCode(1, image, key=keys[1]), config), 0.3)
+    system = jittered(system.on_pixels(ImageCode(1, image, key=keys[1]), config.model), 0.3)
     scale = Standardizer(np.zeros(30), np.ones(30))
     pictures = partial(frames_between, Series(np.random.default_rng(4).normal(size=(frames, 30)), image=image), scale)
     whole = infer_batch(system, jax.tree.map(lambda a: a[None], pictures(0, frames)), samples=SAMPLES)
@@ -183,7 +181,7 @@ def test_an_arhmm_finds_the_same_in_chunks_of_any_size(lags, features, covarianc
     start = jnp.asarray(rng.normal(size=D), jnp.float32)
     model = replace(model, log_transition=chain, log_initial=chain[0], weights=weights, waves=waves, start_mean=start)
     frames = jax.tree.map(lambda a: jnp.asarray(a)[None], between(0, T))
-    whole = [np.asarray(a[0]) for a in applying._infer_arhmm(model, frames)]
+    whole = [np.asarray(a[0]) for a in infer_batch(model, frames, samples=1)]
     likelihood = float(arhmm.log_likelihood(model, jax.tree.map(lambda a: a[0], frames)))
     for chunk in sizes:
         assert_same(whole, walked(ArHmmWalk(model), between, chunk))

@@ -19,7 +19,6 @@ from swerve.learning.fit import make_schedule
 from swerve.learning.loop import Report
 from swerve.learning.restarts import pick
 from swerve.learning.step import Restart, evaluate
-from swerve.models.build import with_images
 from swerve.models.model import Knobs
 from swerve.models.snlds.bound import regime_chain
 from swerve.runs import fit as run
@@ -181,7 +180,7 @@ def read_and_embedded(model, frames):
 
 def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, code):
     of_codes = pick(kept[3][-1].systems, 0)
-    of_images = with_images(of_codes, code, CONFIG)
+    of_images = of_codes.on_pixels(code, CONFIG.model)
     images, codes = (pick(part.training, 0) for part in (prepared, preparation.coded(prepared, code)))
     jax.tree.map(
         partial(np.testing.assert_allclose, atol=1e-4),
@@ -192,7 +191,7 @@ def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, c
 
 def test_a_model_of_images_draws_what_the_code_draws(kept, code):
     of_codes = pick(kept[3][-1].systems, 0).model.emission
-    of_images = with_images(pick(kept[3][-1].systems, 0), code, CONFIG).model.emission
+    of_images = pick(kept[3][-1].systems, 0).on_pixels(code, CONFIG.model).model.emission
     z = jnp.asarray([0.5, -1.0, 0.2, 0.1])
     np.testing.assert_allclose(of_images.mean(z)[0], code.decoder(of_codes.mean(z)[0]), atol=1e-5)
     np.testing.assert_allclose(of_images.noise.scale, np.full((1, 48), float(code.error)), rtol=1e-2)

@@ -11,11 +11,12 @@ from swerve.choosing.rule import NEVER, paired_change
 from swerve.data.windows import to_frames
 from swerve.learning import pruning as surplus
 from swerve.learning.fit import in_words, make_schedule
-from swerve.learning.pruning import Merge, Windows, cheapest_merges, look_closely, shares_in_use, without_surplus
+from swerve.learning.pruning import Merge, cheapest_merges, look_closely, shares_in_use, without_surplus
 from swerve.learning.restarts import stack
 from swerve.learning.step import Restart, TrainingData, advance, start
+from swerve.models.model import Weighed
 from swerve.models.snlds.maker import build_collapsed
-from swerve.models.snlds.model import System
+from swerve.models.snlds.model import Snlds
 from swerve.settings.sections import Config, Variant
 from swerve.types import Series
 
@@ -103,9 +104,9 @@ def test_the_cheapest_merge_is_that_of_regimes_with_the_same_evidence():
     regimes = np.eye(3)[[[0, 0, 0, 1, 1, 2]]]
     evidence = np.zeros((1, 6, 3))
     evidence[0, 3:5, 0], evidence[0, 5, 0], evidence[0, 5, 1] = -9.0, -1.0, -5.0
-    windows = Windows(np.zeros(1), regimes, evidence)
+    windows = Weighed(np.zeros(1), regimes, evidence)
     assert cheapest_merges(windows) == [(0, 2), (1, 2), (0, 1)]
-    two = Windows(np.zeros(1), np.eye(3)[[[0, 0, 1]]], np.zeros((1, 3, 3)))
+    two = Weighed(np.zeros(1), np.eye(3)[[[0, 0, 1]]], np.zeros((1, 3, 3)))
     assert cheapest_merges(two) == []
 
 
@@ -135,9 +136,9 @@ def test_a_merge_is_told_in_words():
     )
 
 
-def called(name) -> System:
+def called(name) -> Snlds:
     """A system that is nothing but a name."""
-    system = object.__new__(System)
+    system = object.__new__(Snlds)
     object.__setattr__(system, "model", name)
     return system
 
@@ -167,7 +168,7 @@ def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatc
         "lost": [-np.inf, 0.0, 0.0],
         "wild": [0.0, np.inf, 0.0],
     }
-    monkeypatch.setattr(surplus, "look_closely", lambda system, _: Windows(np.array(bounds[system.model]), None, None))
+    monkeypatch.setattr(surplus, "look_closely", lambda system, _: Weighed(np.array(bounds[system.model]), None, None))
 
     def accepted(name, **options):
         before, merged = called("before"), called(name)

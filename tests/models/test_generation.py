@@ -16,13 +16,11 @@ from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.models import generation
 from swerve.models.arhmm import ArHmm, smooth
-from swerve.models.arhmm.fitting import Covariance
-from swerve.models.arhmm.generation import log_regimes
-from swerve.models.arhmm.noise import DiagonalNoise, FullNoise
-from swerve.models.arhmm.prediction import blank
+from swerve.models.arhmm.model import blank, log_regimes
+from swerve.models.arhmm.noise import Covariance, DiagonalNoise, FullNoise
 from swerve.models.model import Shape, maker_of
 from swerve.models.snlds.maker import build_collapsed, build_posterior
-from swerve.models.snlds.model import System
+from swerve.models.snlds.model import Snlds
 from swerve.runs import fit as run
 from swerve.runs import run as fitted_runs
 from swerve.runs.alignment import Alignment
@@ -137,7 +135,7 @@ def test_futures_of_an_arhmm_have_the_exact_moments(padding):
     np.testing.assert_allclose(found.probabilities, powers, atol=1e-5)
 
 
-def collapsed(seed=0, **settings) -> System:
+def collapsed(seed=0, **settings) -> Snlds:
     """Our own system with random parameters, without compiling their initialisation."""
     config = api.make_config(2, settings=[*SETTINGS, *(f"model.{name}={value}" for name, value in settings.items())])
     like = jax.eval_shape(
@@ -151,7 +149,7 @@ def collapsed(seed=0, **settings) -> System:
     return eqx.tree_at(lambda one: one.model.log_allowed, system, jnp.zeros(2))
 
 
-def twin() -> System:
+def twin() -> Snlds:
     """DECAY as a system of ours: the state is what is seen, and q looks at nothing else.
 
     q's mean is m_t + rho_t G e_t with e_t = x_t - m_t; all its units rho are 0.1, so that with G = 10 it is x_t.
@@ -176,7 +174,7 @@ def twin() -> System:
     model = system.model
     for path, value in values.items():
         model = eqx.tree_at(partial(part, path), model, jnp.asarray(value, jnp.float32))
-    return System(model, posterior)
+    return Snlds(model, posterior)
 
 
 def part(path: str, module):
@@ -332,7 +330,7 @@ def test_controls_of_the_future_move_the_future():
     )
     model = replace(system.model, dynamics_reads_u=True)
     driven = replace(
-        run_of(System(model, system.posterior)),
+        run_of(Snlds(model, system.posterior)),
         controls=1,
         standardizer=Standardizer(np.zeros(1), np.ones(1), np.full(1, 5.0), np.full(1, 2.0)),
     )

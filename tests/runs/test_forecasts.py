@@ -10,7 +10,7 @@ from swerve import api
 from swerve.data import atomic
 from swerve.runs import forecasts as forecasting
 from swerve.models.arhmm import Covariance
-from swerve.models.arhmm.prediction import blank
+from swerve.models.arhmm.model import blank
 from swerve.data.windows import Standardizer
 from swerve.runs.run import Run
 from swerve.types import Forecast, Series

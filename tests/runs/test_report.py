@@ -13,7 +13,7 @@ from swerve.runs import report as reporting
 from swerve.choosing import trust
 from swerve.runs.infer import Inferred
 from swerve.models.arhmm import Covariance
-from swerve.models.arhmm.prediction import blank
+from swerve.models.arhmm.model import blank
 from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError

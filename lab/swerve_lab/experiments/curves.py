@@ -13,8 +13,8 @@ from swerve.data.trees import read_json, write_json
 from swerve.learning.loop import Report, Trained
 from swerve.learning.preparation import Prepared
 from swerve.learning.restarts import pick
-from swerve.models.model import AbstractSystem
-from swerve.models.snlds.model import System
+from swerve.models.model import Model
+from swerve.models.snlds.model import Snlds
 from swerve.report import figures
 from swerve.runs.run import Run, with_model
 from swerve.settings.sections import Config
@@ -33,9 +33,7 @@ class Look(NamedTuple):
     run: Run
 
 
-def look(
-    system: AbstractSystem, bound: float, step: int, prepared: Prepared, config: Config, test: Board | Recordings
-) -> Look:
+def look(system: Model, bound: float, step: int, prepared: Prepared, config: Config, test: Board | Recordings) -> Look:
     """Held-out bound, scores on the test sequences (from one draw of z) and correlation of the regimes' weights."""
     run = with_model(system, prepared, config, bound)
     found = run.segment(test.series(), samples=1)
@@ -43,13 +41,13 @@ def look(
     return Look({"step": step, "bound": bound, "weight_correlation": weight_correlation(system), **scores}, found, run)
 
 
-def weight_correlation(system: AbstractSystem) -> float | None:
+def weight_correlation(system: Model) -> float | None:
     """mean over pairs j < k of Pearson's correlation between all weights and biases of f_j and those of f_k.
 
     Noise does not count, nor regimes that a restart may not use; None where only one
     regime is left, and for models of others.
     """
-    if not isinstance(system, System):
+    if not isinstance(system, Snlds):
         return None
     allowed = np.flatnonzero(np.asarray(system.model.allowed))
     mean = eqx.tree_at(lambda dynamics: dynamics.noise, system.model.dynamics, None)

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from swerve.data.trees import read_json
 from swerve.errors import InputError
-from swerve.learning.fit import fit_arhmm
+from swerve.learning.fit import fit_by_search
 from swerve.learning.preparation import Prepared, prepare
-from swerve.models.model import AbstractSystem
+from swerve.models.model import Model
 from swerve.runs.run import Run, with_model
+from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve_lab.boards import published
 from swerve_lab.boards.board import Board, Recordings
@@ -35,9 +36,9 @@ def load(path: Path, data: Path = published.DATA) -> Finished:
     pairs = reproduce.data_of(experiment, data)
     folds = [prepare(training.series(), config) for training, _ in pairs]
     stored = read_json(result)
-    if config.kind == "arhmm":
-        (best, *_), config = fit_arhmm(folds[0], dataclasses.replace(config, seed=0))
-        model = best.model
+    if not kinds.find(config.kind).by_steps:
+        found = fit_by_search(folds[0], dataclasses.replace(config, seed=0))
+        model, config = found.models[0], found.config
     else:
         model = _first(folds, config, experiment, work, stored)
     return Finished(pairs[0][1], with_model(model, folds[0], config, held_out=float("nan")), stored)
@@ -50,13 +51,13 @@ def _check(path: Path, experiment: Experiment, config: Config, result: Path, wor
         raise InputError(f"{path} has not been run yet.")
     if was_edited(read_json(result), experiment, config):
         raise InputError(f"{path} was run with other settings than it has now.")
-    if config.kind != "arhmm" and not (work / repeats.CHECKPOINT).is_file():
+    if kinds.find(config.kind).by_steps and not (work / repeats.CHECKPOINT).is_file():
         raise InputError(f"{path} has a result, but its working files are not in {work}.")
 
 
 def _first(
     folds: Sequence[Prepared], config: Config, experiment: Experiment, work: Path, stored: dict[str, Any]
-) -> AbstractSystem:
+) -> Model:
     """With the choices that were stored: those that would be made today may be others."""
     runs = repeats.make_repeats(folds, config, experiment, work)
     trained = repeats.train(runs, config, work)

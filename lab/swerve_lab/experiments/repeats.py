@@ -20,9 +20,8 @@ from swerve.learning.preparation import Prepared, coded, coded_board
 from swerve.learning.pruning import Merge, Simplified
 from swerve.learning.restarts import pick, stack
 from swerve.learning.step import HeldOut, Restart, TrainingData, TrainState
-from swerve.models.build import with_images
-from swerve.models.model import AbstractSystem
-from swerve.models.snlds.model import System
+from swerve.models.model import Model
+from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
 from swerve.types import Series
@@ -54,8 +53,8 @@ class Repeats(NamedTuple):
     """What the restarts read: recordings of numbers, or those of video as each run's code has them."""
     codes: list[ImageCode]
     """Of video, every source's; of numbers, none."""
-    staged: list[bool]
-    """Which restarts count events."""
+    judged: list[bool]
+    """Of which restarts a bound judges the regimes."""
 
     def views(self, data: Sequence[View]) -> list[View]:
         """What is scored, as each restart reads it; `data` has a pair for every fold, or one for all runs."""
@@ -102,25 +101,25 @@ def make_repeats(folds: Sequence[Prepared], config: Config, experiment: Experime
         sources = as_many_windows(folds)
     goes_on = folds[0].goes_on if len(folds) == 1 else None  # the windows of folds differ
     made, restarts = [], []
-    first_guide = 0
+    first_lead = 0
     for seed, (key, count) in enumerate(zip(keys, counts, strict=True)):
         own = merge(config, {"training": {"restarts": count}})
         source = seed % len(sources)
         one = make_restarts(sources[source], own, key=key, cache=work / f"seeds-{seed}.npz")
         restarts.append(
-            one.restarts._replace(guide=one.restarts.guide + first_guide, source=one.restarts.source + source)
+            one.restarts._replace(guide=one.restarts.guide + first_lead, source=one.restarts.source + source)
         )
         made.append(one)
-        first_guide += len(one.guides)
+        first_lead += len(one.leads)
     training, validation = stack([(one.training, one.validation) for one in sources])
     return Repeats(
         _one_axis([one.states for one in made]),
         _one_axis(restarts),
-        TrainingData(training, jnp.concatenate([one.guides for one in made]), goes_on),
+        TrainingData(training, jnp.concatenate([one.leads for one in made]), goes_on),
         validation,
         sources,
         codes,
-        staged=[one.staged for one, count in zip(made, counts, strict=True) for _ in range(count)],
+        judged=[one.judged for one, count in zip(made, counts, strict=True) for _ in range(count)],
     )
 
 
@@ -212,17 +211,16 @@ def _held_out(trained: loop.Trained, restarts: list[int]) -> HeldOut:
     return pick(trained.held_out, np.array([trained.alive.index(restart) for restart in restarts]))
 
 
-def system_of(trained: loop.Trained, restart: int) -> AbstractSystem:
+def system_of(trained: loop.Trained, restart: int) -> Model:
     """One of the living."""
     return pick(trained.systems, trained.alive.index(restart))
 
 
-def simplified(
-    repeats: Repeats, systems: Mapping[int, AbstractSystem], config: Config, work: Path
-) -> dict[int, Simplified]:
+def simplified(repeats: Repeats, systems: Mapping[int, Model], config: Config, work: Path) -> dict[int, Simplified]:
     """Every restart without its surplus regimes, unless they count events; kept in `work`, so that it is done once."""
     as_they_are = {restart: Simplified(system, []) for restart, system in systems.items()}
-    own = {restart: one for restart, one in systems.items() if isinstance(one, System) and not repeats.staged[restart]}
+    prunes = kinds.FEWER in kinds.find(config.kind).offers
+    own = {restart: one for restart, one in systems.items() if prunes and repeats.judged[restart]}
     order = sorted(own)
     if not (order and config.training.merging):
         return as_they_are
@@ -243,15 +241,13 @@ def simplified(
     return as_they_are | merged
 
 
-def finished(
-    repeats: Repeats, restart: int, system: AbstractSystem, prepared: Prepared, config: Config, work: Path
-) -> AbstractSystem:
+def finished(repeats: Repeats, restart: int, system: Model, prepared: Prepared, config: Config, work: Path) -> Model:
     """A restart after its last steps, which for video are those on the images; kept in `work`."""
     if not repeats.codes:
         return system
     code = repeats.codes[int(repeats.restarts.source[restart])]
     kept, made_of = work / f"images-{restart}.safetensors", (system, code)
-    system = with_images(system, code, config)
+    system = system.on_pixels(code, config.model)
     if not _made_from(made_of, kept):
         display.note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)

@@ -21,12 +21,12 @@ from swerve.choosing.scores import regimes_that_occur, score
 from swerve.cli import display
 from swerve.data.trees import read_json, write_json
 from swerve.errors import InputError
-from swerve.learning.fit import fit_arhmm
+from swerve.learning.fit import fit_by_search
 from swerve.learning.preparation import Prepared, prepare
-from swerve.learning.regimes import choose_with_arhmms
-from swerve.models.arhmm import ArHmm
-from swerve.models.model import AbstractSystem
+from swerve.learning.regimes import choose_by_search
+from swerve.models.model import Model
 from swerve.runs.run import with_model
+from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import as_dict, merge
 from swerve_lab.boards import catalog as boards
@@ -135,7 +135,7 @@ def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, i
             details = story.tell(prepared, config, test, experiment.story, result.with_suffix(".png"))
             found = {"": Row([details[-1]])}
         else:
-            runner = _run_arhmm if config.kind == "arhmm" else _run_snlds
+            runner = _run_by_steps if kinds.find(config.kind).by_steps else _run_by_search
             found, details = runner(views, config, experiment, work)
     truth = [labels for test in tests for labels in test.s]
     now = surroundings()
@@ -211,7 +211,7 @@ def _origin(work: Path) -> dict[str, Any]:
     return origin
 
 
-def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
+def _run_by_search(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
     """One run after the other; those that a stopped experiment had finished are not fitted again."""
     runs = []
     for seed in range(experiment.runs):
@@ -221,26 +221,23 @@ def _run_arhmm(data: Sequence[View], config: Config, experiment: Experiment, wor
             own, choice = dataclasses.replace(config, seed=seed), {}
             if experiment.regimes_up_to:
                 recordings = data[seed % len(data)].recordings
-                chosen = choose_with_arhmms(recordings, own, range(1, experiment.regimes_up_to + 1))
+                chosen = choose_by_search(recordings, own, range(1, experiment.regimes_up_to + 1))
                 own = merge(own, {"model": {"regimes": chosen.regimes}})
                 choice = {"choice": chosen.as_dict()}
-            (best, *_), settings = fit_arhmm(view.prepared, own)
-            as_one = settings.arhmm.channels_as_one
+            found = fit_by_search(view.prepared, own)
+            best, frames = found.models[0], int(view.prepared.validation.valid.sum())
             detail = {
-                "held_out": best.held_out,
-                "lags": best.lags,
-                "features": best.features,
-                "as_one": as_one,
+                "held_out": float(found.windows[0].sum()) / frames,
+                **best.facts(),
+                "as_one": found.config.arhmm.channels_as_one,
                 **choice,
             }
-            write_json(
-                done, {"scores": _score_model(best.model, view.prepared, settings, view.board), "detail": detail}
-            )
+            write_json(done, {"scores": _score_model(best, view.prepared, found.config, view.board), "detail": detail})
         runs.append(read_json(done))
     return {"": Row([one["scores"] for one in runs])}, [one["detail"] for one in runs]
 
 
-def _run_snlds(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
+def _run_by_steps(data: Sequence[View], config: Config, experiment: Experiment, work: Path):
     """Each run chooses among its own restarts; its first restart, alone, is the row with one restart."""
     repeats = make_repeats([one.prepared for one in data], config, experiment, work)
     views = repeats.views(data)
@@ -281,7 +278,7 @@ def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, 
     if not experiment.curve:
         return train(repeats, config, work), {}
 
-    def numbers_of(restart: int, system: AbstractSystem, bound: float, step: int) -> dict[str, Any]:
+    def numbers_of(restart: int, system: Model, bound: float, step: int) -> dict[str, Any]:
         view = views[restart]
         return look(system, bound, step, view.prepared, config, view.board).numbers
 
@@ -290,9 +287,7 @@ def _train_with_curves(repeats: Repeats, views: Sequence[View], config: Config, 
     return trained, curve_file.finish(trained)
 
 
-def _score_model(
-    model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, test: Board | Recordings
-) -> dict[str, float]:
+def _score_model(model: Model, prepared: Prepared, config: Config, test: Board | Recordings) -> dict[str, float]:
     run = with_model(model, prepared, config, held_out=float("nan"))
     return score_labels([one.labels for one in run.segment(test.series())], test)
 

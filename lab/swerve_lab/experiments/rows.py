@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swerve.errors import InputError
+from swerve.settings import kinds
 from swerve.settings.recipes import PARTS, shortened, with_recipe
 from swerve.settings.sections import Config
 from swerve.settings.text import as_dict, from_dict, merge, with_kind
@@ -91,7 +92,7 @@ def _check(path: Path, experiment: Experiment, config: Config) -> None:
         raise InputError(
             f"{path}: a story or curve follows one restart: set training.restarts to 1, not {training.restarts}."
         )
-    if experiment.regimes_up_to and config.kind != "arhmm":
+    if experiment.regimes_up_to and kinds.find(config.kind).by_steps:
         raise InputError(f"{path}: only rows of the AR-HMM choose their number of regimes, not '{config.kind}'.")
     if any(step % training.report_every or step > training.steps for step in experiment.story):
         raise InputError(f"{path}: not all of {list(experiment.story)} fall on a look every {training.report_every}.")

@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float
 
 from swerve.inference.frames import FrameMask, Frames, Key
 from swerve.inference.networks import Bidirectional, Lstm, Mlp
-from swerve.models.model import AbstractSystem, Inference, bonus_of, watched
+from swerve.models.model import Inference, Model, bonus_of, watched
 from swerve.models.snlds.noise import DiagonalNoise
 from swerve.models.snlds.posterior import changes
 from swerve_lab.rivals.options import CompileOptions
@@ -61,7 +61,7 @@ class Segments(NamedTuple):
         return self.masks.T @ self.codes
 
 
-class Compile(AbstractSystem):
+class Compile(Model):
     """Both networks: the one that explains, and the one that predicts a frame from the last under every code."""
 
     encoder: Bidirectional
@@ -90,12 +90,12 @@ class Compile(AbstractSystem):
     def regimes(self):
         return len(self.code_head.layers[-1].weight)
 
-    def terms(self, frames, knobs, guide=None, *, key):
+    def terms(self, frames, knobs, lead=None, *, key):
         frames = frames.blanked()
         options, exact = self.options, knobs.progress >= 1
         temperature = options.temperature * (options.last_temperature / options.temperature) ** knobs.progress
         temperature = jnp.where(exact, 0.0, temperature)
-        bonus = bonus_of(guide, knobs, frames.valid, self.regimes)
+        bonus = bonus_of(lead, knobs, frames.valid, self.regimes)
         windows, log_prob = self.windows(frames), self._cut(self.log_prob(frames) + bonus)
         found = jax.vmap(self.segments, in_axes=(0, 0, 0, None))(
             *windows, self._noise(len(frames.x), key=key), temperature
@@ -216,6 +216,6 @@ def _before(rows: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(rows[:1]), rows[:-1]])
 
 
-def build(options: CompileOptions, shape: Shape, *, key: Key) -> AbstractSystem:
+def build(options: CompileOptions, shape: Shape, *, key: Key) -> Model:
     """With fresh parameters."""
     return Compile(options, shape, key=key)

@@ -21,10 +21,10 @@ from jaxtyping import Array, Float
 from swerve.inference import messages
 from swerve.inference.frames import FrameMask, Frames, Key
 from swerve.inference.networks import Bidirectional, scan_unroll
-from swerve.models.model import AbstractSystem, Inference, Knobs, watched
+from swerve.models.model import Inference, Knobs, Model, watched
 from swerve.models.snlds.bound import RegimeChain, kl_from_uniform, regime_chain
-from swerve.models.snlds.generative import Snlds
-from swerve.models.snlds.model import System
+from swerve.models.snlds.generative import Generative
+from swerve.models.snlds.model import Snlds
 from swerve.models.snlds.posterior import Posterior, changes
 from swerve_lab.rivals.options import GumbelOptions
 
@@ -53,7 +53,7 @@ class RegimePosterior(eqx.Module):
     from_regime: eqx.nn.Linear
     readout: eqx.nn.Linear
 
-    def __init__(self, options: GumbelOptions, own: System, *, controls: int, key: Key):
+    def __init__(self, options: GumbelOptions, own: Snlds, *, controls: int, key: Key):
         encoder_key, frame_key, regime_key, readout_key = jax.random.split(key, 4)
         like, self.change_gain = own.posterior.encoder.forward, own.posterior.change_gain
         seen = own.posterior.gain.shape[1] * (2 if self.change_gain is None else 4) + controls
@@ -122,10 +122,10 @@ def expected(chain: RegimeChain) -> Regimes:
     return Regimes(shares, pairs, log_shares, -log_joint(chain, shares, pairs))
 
 
-class GumbelSystem(AbstractSystem):
+class GumbelSystem(Model):
     """A switching (non)linear system whose regimes an inference network of their own finds."""
 
-    model: Snlds
+    model: Generative
     posterior: Posterior
     regime_posterior: RegimePosterior
     options: GumbelOptions = eqx.field(static=True)
@@ -134,10 +134,10 @@ class GumbelSystem(AbstractSystem):
     def regimes(self):
         return self.model.regimes
 
-    def terms(self, frames, knobs, guide=None, *, key):
+    def terms(self, frames, knobs, lead=None, *, key):
         """Relaxed while training goes on, exact in s at its end."""
         state_key, regime_key = jax.random.split(key)
-        draw, chain, bends = regime_chain(self.model, self.posterior, frames, knobs, guide, key=state_key)
+        draw, chain, bends = regime_chain(self.model, self.posterior, frames, knobs, lead, key=state_key)
         read, log_allowed = self.regime_posterior.read(frames.blanked()), jax.lax.stop_gradient(self.model.log_allowed)
         tau = temperature(self.options, knobs.progress)
         found = jax.lax.cond(
@@ -189,6 +189,6 @@ def log_joint(chain: RegimeChain, shares: Float[Array, "T K"], pairs: Float[Arra
     return shares[0] @ chain.log_initial + jnp.sum(pairs * moves) + jnp.sum(shares * evidence)
 
 
-def build(options: GumbelOptions, own: System, *, controls: int, key: Key) -> AbstractSystem:
+def build(options: GumbelOptions, own: Snlds, *, controls: int, key: Key) -> Model:
     """With fresh parameters."""
     return GumbelSystem(own.model, own.posterior, RegimePosterior(options, own, controls=controls, key=key), options)

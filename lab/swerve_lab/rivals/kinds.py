@@ -20,10 +20,10 @@ _UNSTICKY = _PLAIN | {"recipe": {**_PLAIN["recipe"], "stickiness": 0.0}}
 _HOME = "swerve_lab.rivals.makers"
 
 KINDS = (
-    Kind("gumbel", f"{_HOME}:GUMBEL", "the Gumbel SNLDS", _UNSTICKY, GumbelOptions, "gumbel"),
-    Kind("slds-em", f"{_HOME}:SLDS_EM", "the SLDS by EM", _LED, RsldsOptions, "rslds"),
-    Kind("rslds", f"{_HOME}:RSLDS", "the rSLDS", _LED, RsldsOptions, "rslds"),
-    Kind("svae", f"{_HOME}:SVAE", "the SVAE", _PLAIN, SvaeOptions, "svae"),
-    Kind("kvae", f"{_HOME}:KVAE", "the KVAE", _PLAIN, KvaeOptions, "kvae"),
-    Kind("compile", f"{_HOME}:COMPILE", "CompILE", _PLAIN, CompileOptions, "compile"),
+    Kind("gumbel", f"{_HOME}:GUMBEL", "the Gumbel SNLDS", _UNSTICKY, options=GumbelOptions, section="gumbel"),
+    Kind("slds-em", f"{_HOME}:SLDS_EM", "the SLDS by EM", _LED, options=RsldsOptions, section="rslds"),
+    Kind("rslds", f"{_HOME}:RSLDS", "the rSLDS", _LED, options=RsldsOptions, section="rslds"),
+    Kind("svae", f"{_HOME}:SVAE", "the SVAE", _PLAIN, options=SvaeOptions, section="svae"),
+    Kind("kvae", f"{_HOME}:KVAE", "the KVAE", _PLAIN, options=KvaeOptions, section="kvae"),
+    Kind("compile", f"{_HOME}:COMPILE", "CompILE", _PLAIN, options=CompileOptions, section="compile"),
 )

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 
 from swerve.inference.frames import FrameMask, Frames, Key
 from swerve.inference.networks import Lstm, Mlp, scan_unroll
-from swerve.models.model import AbstractSystem, Inference, bonus_of, watched
+from swerve.models.model import Inference, Model, bonus_of, watched
 from swerve.models.snlds.noise import DiagonalNoise
 from swerve.models.snlds.posterior import HALF_LOG_TWO_PI_E, SMALLEST_SCALE, frame_noise
 from swerve_lab.rivals import kalman
@@ -58,7 +58,7 @@ class Codes(NamedTuple):
         return jnp.where(self.seen[:, None], jnp.log(self.scale) + HALF_LOG_TWO_PI_E, 0.0).sum()
 
 
-class Kvae(AbstractSystem):
+class Kvae(Model):
     """p(x, a, z) and q(a | x)."""
 
     encoder: Mlp
@@ -81,7 +81,7 @@ class Kvae(AbstractSystem):
     def regimes(self):
         return len(self.transition)
 
-    def terms(self, frames, knobs, guide=None, *, key):
+    def terms(self, frames, knobs, lead=None, *, key):
         """From a single draw of the codes."""
         frames = frames.blanked()
         codes = self.codes(frames)
@@ -92,7 +92,7 @@ class Kvae(AbstractSystem):
         residuals = frames.x - jax.vmap(self.decoder)(a)
         log_x = jax.vmap(lambda r, o: self.x_noise.log_prob(r[None], o)[0])(residuals, frames.observed).sum()
         weights = _from_the_second(alpha, frames.valid)
-        guidance = jnp.sum(weights * bonus_of(guide, knobs, frames.valid, self.regimes))
+        guidance = jnp.sum(weights * bonus_of(lead, knobs, frames.valid, self.regimes))
         return watched(log_x + log_a + codes.entropy + guidance, weights, frames.valid, guidance=guidance)
 
     def infer(self, frames, *, samples, key):

@@ -3,7 +3,7 @@
 import jax
 
 from swerve.inference.frames import Key
-from swerve.models.model import AbstractSystem, Maker
+from swerve.models.model import Maker, Model
 from swerve.models.model import Shape as Recorded
 from swerve.models.snlds.maker import MAKER as SNLDS
 from swerve.settings.sections import Config
@@ -14,7 +14,7 @@ from swerve_lab.rivals.shape import Shape
 class GumbelMaker(Maker):
     """It has our p(x, z, s) and q(z | x)."""
 
-    def build(self, config: Config, shape: Recorded, *, stickiness, allowed, key: Key) -> AbstractSystem:
+    def build(self, config: Config, shape: Recorded, *, stickiness, allowed, key: Key) -> Model:
         own_key, key = jax.random.split(key)
         own = SNLDS.build(config, shape, stickiness=stickiness, allowed=allowed, key=own_key)
         return gumbel.build(config.own, own, controls=shape.controls, key=key)
@@ -26,7 +26,7 @@ class PlainMaker(Maker):
     def __init__(self, function, **told):
         self.function, self.told = function, told
 
-    def build(self, config: Config, shape: Recorded, *, stickiness, allowed, key: Key) -> AbstractSystem:
+    def build(self, config: Config, shape: Recorded, *, stickiness, allowed, key: Key) -> Model:
         return self.function(config.own, _shape(config, shape, stickiness), **self.told, key=key)
 
 

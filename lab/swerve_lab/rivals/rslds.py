@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from swerve.inference import messages
 from swerve.inference.frames import Frames, Key, LogEvidence, LogTransition
-from swerve.models.model import AbstractSystem, Inference, bonus_of, watched
+from swerve.models.model import Inference, Model, bonus_of, watched
 from swerve.models.snlds.bound import RegimeChain
 from swerve.models.snlds.noise import DiagonalNoise, FullNoise
 from swerve_lab.rivals import kalman
@@ -51,7 +51,7 @@ class States(NamedTuple):
         return jnp.concatenate([before, after], axis=1)
 
 
-class Rslds(AbstractSystem):
+class Rslds(Model):
     """The linear parts, each a matrix, an offset and noise. Without `recurrence` the switches are constant."""
 
     first_mean: Float[Array, " L"]
@@ -72,11 +72,11 @@ class Rslds(AbstractSystem):
     def regimes(self):
         return len(self.switching)
 
-    def terms(self, frames, knobs, guide=None, *, key):
+    def terms(self, frames, knobs, lead=None, *, key):
         """The bound is a closed form: no draws, so that `key` has nothing to do."""
         frames = frames.blanked()
         system = self._at(knobs.progress)
-        bend = bonus_of(guide, knobs, frames.valid, self.regimes)
+        bend = bonus_of(lead, knobs, frames.valid, self.regimes)
         states = jax.lax.stop_gradient(system.infer_states(frames, bend))
         chain = system.regime_chain(frames, states, bend)
         marginals = jax.lax.stop_gradient(messages.smooth(*chain).marginals)

@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from swerve.inference import messages
 from swerve.inference.frames import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
 from swerve.inference.networks import Mlp
-from swerve.models.model import AbstractSystem, Inference, Knobs, bonus_of, watched
+from swerve.models.model import Inference, Knobs, Model, bonus_of, watched
 from swerve.models.snlds.emission import MlpEmission
 from swerve.models.snlds.noise import DiagonalNoise
 from swerve_lab.rivals import kalman
@@ -61,7 +61,7 @@ class Chain(NamedTuple):
     log_initial: LogInitial
     log_transition: LogTransition
     bonus: LogEvidence
-    """What a guide adds to l_t(k)."""
+    """What a lead adds to l_t(k)."""
     valid: FrameMask
 
 
@@ -199,7 +199,7 @@ def _repeat(step, start, rounds, tolerance):
     return jax.lax.while_loop(goes_on, once_more, (0, start, jnp.array(jnp.inf, start.dtype)))[1]
 
 
-class Svae(AbstractSystem):
+class Svae(Model):
     """A structured VAE. Regimes are a shared dynamics and deviations from it, which the first stage leaves out."""
 
     base: Float[Array, "K K"]
@@ -251,7 +251,7 @@ class Svae(AbstractSystem):
     def regimes(self):
         return len(self.base)
 
-    def chain(self, frames: Frames, knobs: Knobs, guide: Float[Array, "T K"] | None = None) -> Chain:
+    def chain(self, frames: Frames, knobs: Knobs, lead: Float[Array, "T K"] | None = None) -> Chain:
         """What q(z) q(s) is made of. Before the regimes part, all have the shared dynamics."""
         apart = jnp.where(jnp.asarray(knobs.progress) < self.options.one_regime, 0.0, 1.0)
         size = len(self.first_mean)
@@ -272,13 +272,13 @@ class Svae(AbstractSystem):
             seen_linear=seen_precision * place,
             log_initial=jax.nn.log_softmax(jnp.zeros(self.regimes)),
             log_transition=jax.nn.log_softmax(self.base, axis=1),
-            bonus=bonus_of(guide, knobs, frames.valid, self.regimes),
+            bonus=bonus_of(lead, knobs, frames.valid, self.regimes),
             valid=frames.valid,
         )
 
-    def terms(self, frames, knobs, guide=None, *, key):
+    def terms(self, frames, knobs, lead=None, *, key):
         frames = frames.blanked()
-        chain = self.chain(frames, knobs, guide)
+        chain = self.chain(frames, knobs, lead)
         marginals = self._settled(chain)
         blocks = states_given(chain, marginals)
         states = kalman.posterior_of_blocks(blocks)

@@ -141,7 +141,7 @@ def decide(name: str, *, quick: bool, fresh: bool) -> None:
         {"seed": seed, **{model: of_model[seed] for model, of_model in zip(searches, draws, strict=True)}}
         for seed in draws[0]
     ]
-    for model, asked in {**{model: (model,) for model in searches}, "auto": choosing.SEARCHED}.items():
+    for model, asked in {**{model: (model,) for model in searches}, "auto": kinds.SEARCHED}.items():
         made = [in_turn(row, asked) for row in rows]
         if None in made:
             print(f"{name} {model}: needs a search that has not been run")

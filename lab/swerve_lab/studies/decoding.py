@@ -22,7 +22,7 @@ from swerve.inference import messages
 from swerve.inference.frames import Frames
 from swerve.models.model import Knobs
 from swerve.models.snlds.bound import regime_chain
-from swerve.models.snlds.model import System
+from swerve.models.snlds.model import Snlds
 from swerve.runs.run import Run
 from swerve.runs.segment import worthwhile_labels
 from swerve_lab.boards import catalog as boards
@@ -40,7 +40,7 @@ OFFSETS = (-np.inf, -5, -2, -1, 0, 1, 2, 3, 6, np.inf)
 
 def weighed(run: Run, board: Board) -> tuple[np.ndarray, np.ndarray]:
     """Regime probabilities of draws weighed by p(x, z) / q(z | x), and the spread of the log weights by sequence."""
-    if not isinstance(run.model, System):
+    if not isinstance(run.model, Snlds):
         raise InputError("An AR-HMM has no draws to weigh.")
     system, frames = run.model, to_frames(run.standardizer.apply_to(board.series()))
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(DRAWS))

@@ -9,10 +9,7 @@ from jaxtyping import Float
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
 from swerve.data.windows import Standardizer
 from swerve.inference.frames import Frames
-
-CANDIDATES = ("arhmm", "snlds")
-"""What `auto` tries, the simplest first."""
-NAMES = {"arhmm": "the AR-HMM", "snlds": "the SNLDS", "slds": "the SLDS"}
+from swerve.settings import kinds
 
 
 def data_units(standardizer: Standardizer, frames: Frames) -> Float[np.ndarray, " N"]:
@@ -74,11 +71,12 @@ def _change(own: np.ndarray, best: np.ndarray, frames: np.ndarray) -> tuple[floa
 
 
 def _reason(winner: str, best: str, changes: Mapping[str, tuple[float, float]], windows: int, enough: bool) -> str:
-    chosen = NAMES[winner][0].upper() + NAMES[winner][1:]
+    chosen = kinds.find(winner).subject
     if winner != best:
         change, error = changes[winner]
         return (
-            f"{chosen} was chosen: {NAMES[best]} explains held-out windows better by only {-change:.3f} +- {error:.3f}"
+            f"{chosen} was chosen: {kinds.find(best).called} explains held-out windows better by only {-change:.3f}"
+            f" +- {error:.3f}"
             " nats per frame, less than one standard error, and of models that can not be told apart the simplest wins."
         )
     others = [kind for kind in changes if kind != winner]
@@ -88,6 +86,7 @@ def _reason(winner: str, best: str, changes: Mapping[str, tuple[float, float]], 
     change, error = changes[second]
     few = "" if enough else f" With {windows} held-out windows that is a weak reason: more recordings would tell."
     return (
-        f"{chosen} was chosen: it explains held-out windows better than {NAMES[second]} by {-change:.3f} +- {error:.3f}"
+        f"{chosen} was chosen: it explains held-out windows better than {kinds.find(second).called} by {-change:.3f}"
+        f" +- {error:.3f}"
         f" nats per frame.{few}"
     )

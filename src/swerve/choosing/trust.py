@@ -160,12 +160,12 @@ def warnings(
     stickiness: float,
     finished: bool = True,
     dropped: Sequence[str] = (),
-    as_one: bool = False,
+    remarks: Sequence[Warned] = (),
     too_few: str = "",
 ) -> tuple[Warned, ...]:
     """What may be wrong, in plain words, each with its remedy.
 
-    `stickiness`: how long segments were expected to last. `as_one`: channels were found to err together.
+    `stickiness`: how long segments were expected to last. `remarks`: what was found out about the recordings.
     `too_few`: why more regimes may be needed, if so.
     """
     found = []
@@ -178,13 +178,7 @@ def warnings(
                 "Nothing to do, unless they should change: then look at the files.",
             )
         )
-    if as_one:
-        found.append(
-            Warned(
-                "The channels of these recordings err together, so all of a frame count as one witness of its regime.",
-                "Nothing to do; --set arhmm.as_one_from=0 counts each on its own.",
-            )
-        )
+    found += remarks
     asked, shares = len(regimes), [one.share for one in regimes]
     segments = sum(one.segments for one in regimes)
     if asked > 1 and segments:

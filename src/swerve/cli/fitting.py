@@ -22,6 +22,7 @@ from swerve.runs import claim
 from swerve.runs import fit as runs
 from swerve.runs import report as reporting
 from swerve.runs.run import Run
+from swerve.settings import kinds
 from swerve.settings.recipes import RECIPES
 from swerve.settings.sections import Config
 from swerve.settings.text import read_toml, with_stickiness
@@ -103,7 +104,7 @@ def fit(
         on_plan=display.note,
     )
     curve = reporting.FrameF1Curve(series)
-    if config.kind == "arhmm":
+    if config.kind != kinds.AUTO and not kinds.find(config.kind).by_steps:
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
             fitted = fit_series()
     else:

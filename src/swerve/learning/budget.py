@@ -19,6 +19,7 @@ from swerve.learning.preparation import Prepared
 from swerve.learning.restarts import stack
 from swerve.learning.step import TrainingData
 from swerve.models.arhmm.search import affordable_lags, fit_simplest
+from swerve.settings import kinds
 from swerve.settings.sections import ArHmmConfig, Config, Variant
 from swerve.settings.text import with_kind
 
@@ -94,20 +95,20 @@ def plan(prepared: Prepared, config: Config, seconds: float, *, clock: Clock = t
     if prepared.image is not None:
         raise InputError("A time budget can not be planned for video yet: give --set training.steps instead.")
     began = clock()
-    if config.kind == "arhmm":
+    if config.kind != kinds.AUTO and not kinds.find(config.kind).by_steps:
         return _only_arhmms(config, seconds, f"AR-HMMs until {in_words(seconds)} have passed")
     if seconds < TOO_SHORT:
-        kind = "snlds" if config.kind == "auto" else config.kind
+        kind = _trained_kind(config)
         words = f"{in_words(seconds)} are too short to train a {kind}: AR-HMMs instead"
         return _only_arhmms(config, seconds, words)
-    trained = with_kind(config, "snlds") if config.kind == "auto" else config
+    trained = with_kind(config, _trained_kind(config)) if config.kind == kinds.AUTO else config
     windows = prepared.validation.x.shape[0]
     rates = measure(prepared, trained, clock=clock, until=began + MEASURING * seconds)
     if rates is None:
         return _only_arhmms(
             config, seconds, f"measuring alone takes over {in_words(MEASURING * seconds)}: AR-HMMs instead"
         )
-    beside = rates.seeds if config.kind == "auto" else 0.0  # AR-HMMs are fitted in any case
+    beside = rates.seeds if config.kind == kinds.AUTO else 0.0  # AR-HMMs are fitted in any case
     left = MARGIN * (seconds - (clock() - began)) - beside
     chosen = choose(trained, rates, left, windows)
 
@@ -148,7 +149,7 @@ def measure(
     if clock() > until:
         return None
     training, validation = stack([(prepared.training, prepared.validation)])
-    data, states = TrainingData(training, made.guides, prepared.goes_on), made.states
+    data, states = TrainingData(training, made.leads, prepared.goes_on), made.states
 
     def advance() -> float:
         nonlocal states
@@ -210,9 +211,14 @@ def amount(config: Config) -> str:
 
 
 def _only_arhmms(config: Config, seconds: float, words: str) -> Planned:
-    if config.kind not in ("auto", "snlds", "slds", "arhmm"):
+    if config.kind not in (kinds.AUTO, *kinds.CANDIDATES, *kinds.SEARCHED):
         raise InputError(f"--time-budget {in_words(seconds)} is too short for --model {config.kind}: {words}.")
-    return Planned(with_kind(config, "arhmm"), words, closing=CLOSING * seconds)
+    return Planned(with_kind(config, kinds.CANDIDATES[0]), words, closing=CLOSING * seconds)
+
+
+def _trained_kind(config: Config) -> str:
+    """The kind that takes the time; of `auto`, the one that is trained step by step."""
+    return kinds.CANDIDATES[-1] if config.kind == kinds.AUTO else config.kind
 
 
 def _reduced(config: Config, restarts: int, steps: int, seconds: float, rates: Rates) -> Config:

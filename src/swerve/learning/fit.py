@@ -17,56 +17,47 @@ from swerve.learning import loop
 from swerve.learning.images import cached_code, train_on_images
 from swerve.learning.loop import Plan, Report, Rung, Trained
 from swerve.learning.preparation import Prepared, coded
+from swerve.learning.proposals import merged
+from swerve.learning.proposals.proposal import Asked, Proposal
+from swerve.learning.proposals.proposers import propose
 from swerve.learning.pruning import Merge, Simplified, without_surplus
 from swerve.learning.restarts import pick, stack
 from swerve.learning.schedule import Schedule
 from swerve.learning.step import Restart, TrainingData, TrainState, start
-from swerve.models.arhmm.search import Candidate, cached_guides, fit_candidates, with_consensus
-from swerve.models.build import with_images
-from swerve.models.model import AbstractSystem, Shape, maker_of
-from swerve.models.snlds.model import System
+from swerve.models.model import Found, Model, Shape, maker_of
+from swerve.settings import kinds
 from swerve.settings.sections import Config, Recipe, Variant
 
 MERGING_CALLS = 5  # in which a merge is trained; after each of them it may be given up
-MERGED_GUIDANCE = 20.0  # nats that the frames of two merged regimes gain in the one that is left, at first
 
 
-class ArHmms(NamedTuple):
-    """AR-HMMs, the one to use first, and their config: what was found out about channels is in it."""
-
-    candidates: list[Candidate]
-    config: Config
-
-
-def fit_arhmm(
+def fit_by_search(
     prepared: Prepared,
     config: Config,
     *,
     unseen: bool = False,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> ArHmms:
-    """AR-HMMs with every number of lags and every start; fewer if it should stop.
-
-    The first may be a consensus, fitted to the held-out windows too. With `unseen` there is none.
-    """
-    if prepared.image is not None:
-        raise InputError("An AR-HMM reads numbers, and these recordings are video: choose --model snlds or slds.")
+) -> Found:
+    """What the kind's own search finds; less if it should stop. With `unseen`, nothing has seen the held-out part."""
+    kind = kinds.find(config.kind)
+    if prepared.image is not None and kinds.CODES not in kind.reads:
+        raise InputError(f"{kind.subject} reads numbers, and these recordings are video: choose --model snlds or slds.")
+    search = kind.maker().search
+    assert search is not None
     with _on_cpu(prepared) as there:
-        candidates, settings = fit_candidates(
+        found = search(
             there.training,
             there.validation,
-            config.arhmm,
-            regimes=config.model.regimes,
+            config,
             key=jax.random.key(config.seed),
+            unseen=unseen,
             on_note=on_note,
             should_stop=should_stop,
         )
-        if candidates and settings.consensus and not unseen:
-            candidates = with_consensus(candidates, there.training, there.validation, settings)
-    if not candidates:
-        raise InputError("The AR-HMM has no finite likelihood on these recordings: look for extreme values.")
-    return ArHmms(candidates, dataclasses.replace(config, arhmm=settings))
+    if found is None:
+        raise InputError(f"{kind.subject} has no finite likelihood on these recordings: look for extreme values.")
+    return found
 
 
 def fit_system(
@@ -92,25 +83,26 @@ def fit_system(
         numbers = coded(prepared, code)
     seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
     made = make_restarts(numbers, config, key=key, cache=seeds)
-    if made.staged:
+    if not made.judged:
         on_note("single frames break a law that holds otherwise: regimes count these events")
     training, validation = stack([(numbers.training, numbers.validation)])
 
-    def seeing(system: AbstractSystem) -> AbstractSystem:
-        return system if code is None else with_images(system, code, config)
+    def seeing(system: Model) -> Model:
+        return system if code is None else system.on_pixels(code, config.model)
 
     trained = loop.train(
         plan_of(config, video=code is not None),
         made.states,
         made.restarts,
-        TrainingData(training, made.guides, prepared.goes_on),
+        TrainingData(training, made.leads, prepared.goes_on),
         validation,
         checkpoint=checkpoint,
         on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),
         should_stop=should_stop,
     )
-    if trained.finished and config.training.merging and not made.staged and isinstance(trained.system, System):
-        trained = _simplified(trained, trained.system, training, validation, config, on_note, should_stop)
+    prunes = config.training.merging and made.judged and kinds.FEWER in kinds.find(config.kind).offers
+    if trained.finished and prunes:
+        trained = _simplified(trained, training, validation, config, on_note, should_stop)
     if code is None:
         return trained
     every = stack([seeing(pick(trained.systems, i)) for i in range(len(trained.alive))])
@@ -131,7 +123,6 @@ def fit_system(
 
 def _simplified(
     trained: Trained,
-    system: System,
     training: Frames,
     validation: Frames,
     config: Config,
@@ -140,7 +131,7 @@ def _simplified(
 ) -> Trained:
     on_note("looking for regimes that the recordings do not need")
     (simplified,) = simplify(
-        [system],
+        [trained.system],
         [0],
         training,
         validation,
@@ -154,7 +145,7 @@ def _simplified(
 
 
 def simplify(
-    systems: Sequence[System],
+    systems: Sequence[Model],
     sources: Sequence[int],
     training: Frames,
     validation: Frames,
@@ -167,7 +158,7 @@ def simplify(
     """Merges the regimes of trained systems as long as held-out windows, those of each one's source, allow it."""
     plan = plan_of(config)
     steps = max(1, round(config.training.merging * plan.steps / MERGING_CALLS))
-    guided = Variant(guidance=MERGED_GUIDANCE, evidence_temperature=1.0)
+    guided = Variant(guidance=merged.STRENGTH, evidence_temperature=1.0)
     calm = dataclasses.replace(config.recipe, uniformity=0.0, temperature=1.0)
     return without_surplus(
         systems,
@@ -202,14 +193,15 @@ def plan_of(config: Config, *, video: bool = False) -> Plan:
     return Plan(steps, settings.batch_size, min(settings.report_every, steps), rungs)
 
 
-class Made(NamedTuple):
+class Begun(NamedTuple):
     """Restarts before their first step."""
 
     states: TrainState
     restarts: Restart
-    guides: Float[Array, "G N T K"]
-    staged: bool
-    """Whether the guides count events, of which a bound is no judge."""
+    leads: Float[Array, "G N T K"]
+    """The preferences of all proposals; the first says nothing."""
+    judged: bool
+    """Whether a bound is a judge of the regimes that were proposed."""
 
 
 def make_restarts(
@@ -219,19 +211,19 @@ def make_restarts(
     key: Key,
     cache: Path | None = None,
     allowed: Sequence[int] | None = None,
-) -> Made:
-    """Fresh states, what makes each restart different, and the guides they follow (kept in `cache`).
+) -> Begun:
+    """Fresh states, what makes each restart different, and what leads them (kept in `cache`).
 
     `allowed`: how many regimes each restart may use, in place of what its variant says.
 
-    All made on the CPU, where the EM of the guides is far quicker than on an accelerator, then moved to the device.
+    All made on the CPU, where the EM behind proposals is far quicker than on an accelerator, then moved to the device.
     """
     with _on_cpu(prepared) as there:
         made = _make_restarts(there, config, key=key, cache=cache, allowed=allowed)
     if jax.default_backend() == "cpu":
         return made
-    states, restarts, guides = jax.device_put(made[:3], jax.devices()[0])
-    return Made(states, restarts, guides, made.staged)
+    states, restarts, leads = jax.device_put(made[:3], jax.devices()[0])
+    return Begun(states, restarts, leads, made.judged)
 
 
 def wanted_regimes(config: Config, allowed: Sequence[int] | None = None) -> list[int]:
@@ -253,43 +245,50 @@ def _variants(config: Config) -> list[Variant]:
 
 def _make_restarts(
     prepared: Prepared, config: Config, *, key: Key, cache: Path | None, allowed: Sequence[int] | None
-) -> Made:
-    recipe, count, variants = config.recipe, config.training.restarts, _variants(config)
+) -> Begun:
+    K, variants, maker = config.model.regimes, _variants(config), maker_of(config)
     allowed = list(allowed or _allowed(config))
-    guides = cached_guides(
-        cache,
-        wanted_regimes(config, allowed),
+    strongest = max(_or(variant.guidance, config.recipe.guidance) for variant in variants)
+    asked = Asked(
         prepared.training,
         prepared.validation,
-        config.arhmm,
-        regimes=config.model.regimes,
-        whole=prepared.whole,
-        key=jax.random.fold_in(key, 0),
+        K,
+        wanted_regimes(config, allowed),
+        prepared.whole,
+        jax.random.fold_in(key, 0),
     )
-    if guides.staged:
-        recipe = dataclasses.replace(recipe, guidance_hold=recipe.staged_hold)
-        variants = [Variant(guidance=max(_or(variant.guidance, recipe.guidance) for variant in variants))] * count
-        allowed = [config.model.regimes] * count
+    proposals = propose(cache, asked, config, strength=strongest)
     states, restarts = [], []
     for r, variant in enumerate(variants):
+        lead = proposals.of(r)
+        if lead is not None and not lead.judged:  # which regimes are surplus no bound can tell
+            allowed[r], variant = K, Variant()
         build_key, train_key = jax.random.split(jax.random.fold_in(key, 1 + r))
-        system = maker_of(config).build(
+        system = maker.build(
             config,
             Shape(prepared.training.x.shape[-1], prepared.controls, prepared.change_scale),
-            stickiness=_or(variant.stickiness, recipe.stickiness),
+            stickiness=_or(variant.stickiness, config.recipe.stickiness),
             allowed=allowed[r],
             key=build_key,
         )
-        schedule = make_schedule(recipe, variant, config.training.steps, widest_layer=config.widest_layer)
+        schedule = make_schedule(
+            config.recipe, variant, config.training.steps, lead=lead, widest_layer=config.widest_layer
+        )
         states.append(start(system))
-        guide = jnp.asarray(guides.followed[r])
-        restarts.append(Restart(schedule, train_key, guide=guide, source=jnp.asarray(0)))
-    return Made(stack(states), stack(restarts), guides.preferences, guides.staged)
+        position = proposals.followed[r]
+        followed = jnp.asarray(0 if position is None else 1 + position)
+        restarts.append(Restart(schedule, train_key, guide=followed, source=jnp.asarray(0)))
+    silence = jnp.zeros((*prepared.training.valid.shape, K))
+    leads = jnp.stack([silence, *(one.preferences for one in proposals.made)])
+    return Begun(stack(states), stack(restarts), leads, proposals.judged)
 
 
-def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer: int = 1) -> Schedule:
-    """Shares of the run become steps; wide layers learn more slowly."""
+def make_schedule(
+    recipe: Recipe, variant: Variant, steps: int, *, lead: Proposal | None = None, widest_layer: int = 1
+) -> Schedule:
+    """Shares of the run become steps; wide layers learn more slowly. A proposal may lead otherwise than the recipe."""
     pace = min(1.0, recipe.full_rate_width / widest_layer)
+    strength, hold = (None, None) if lead is None else (lead.strength, lead.hold)
     numbers = Schedule(
         learning_rate=pace * _or(variant.learning_rate, recipe.learning_rate),
         first_learning_rate=recipe.first_learning_rate,
@@ -307,8 +306,8 @@ def make_schedule(recipe: Recipe, variant: Variant, steps: int, *, widest_layer:
         balance=_or(variant.balance, recipe.balance),
         last_balance=recipe.last_balance,
         balance_decay_steps=max(recipe.balance_decay * steps, 1.0),
-        guidance=_or(variant.guidance, recipe.guidance),
-        guidance_hold=recipe.guidance_hold * steps,
+        guidance=_or(strength, _or(variant.guidance, recipe.guidance)),
+        guidance_hold=_or(hold, recipe.guidance_hold) * steps,
         guidance_release_steps=max(recipe.guidance_release * steps, 1.0),
         gap_rate=recipe.gap_rate / 2,
         channel_gap_rate=recipe.gap_rate / 2,

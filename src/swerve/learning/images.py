@@ -12,7 +12,7 @@ from swerve.errors import InputError
 from swerve.inference.frames import Frames, Key
 from swerve.learning.restarts import stack
 from swerve.learning.step import Restart, TrainingData, advance, evaluate, start
-from swerve.models.model import AbstractSystem
+from swerve.models.model import Model
 from swerve.settings.sections import Config
 from swerve.views.codes import CodeOptions, ImageCode, fit_code
 from swerve.views.coordconv import Image
@@ -80,7 +80,7 @@ def _learned_code(
 
 
 def train_on_images(
-    system: AbstractSystem,
+    system: Model,
     training: Frames,
     validation: Frames,
     restart: Restart,
@@ -88,7 +88,7 @@ def train_on_images(
     *,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> AbstractSystem:
+) -> Model:
     """The steps that a restart has left after those on codes, and no guide any more; fewer if it should stop.
 
     They stay only if they raise the held-out bound.

@@ -16,7 +16,7 @@ from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.learning import restarts as axis
 from swerve.learning.step import HeldOut, Restart, TrainingData, TrainingLog, TrainState
-from swerve.models.model import AbstractSystem
+from swerve.models.model import Model
 
 DIVERGED_AFTER = 100  # updates in a row that were not finite
 CALM = 0.8  # segments shorter than this share of the longest are the mark of another explanation
@@ -98,9 +98,9 @@ class Report:
     regimes_in_use: list[float]
     steps_per_second: float
     messages: list[str]
-    system: AbstractSystem
+    system: Model
     """The best restart's parameters as they are now."""
-    systems: AbstractSystem
+    systems: Model
     """All living restarts' parameters as they are now (leading axis); for video, those of models of codes."""
     best: int
     """Position among the living of the restart that would be chosen now."""
@@ -110,10 +110,10 @@ class Report:
 class Trained:
     """The restart with the best held-out bound, and how it came to be chosen."""
 
-    system: AbstractSystem
+    system: Model
     chosen: int
     alive: list[int]
-    systems: AbstractSystem
+    systems: Model
     """All restarts that were trained to the end (leading axis); for video, models of codes."""
     held_out: HeldOut
     """How they were judged at the end."""

@@ -9,49 +9,29 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
-from swerve.inference import messages
 from swerve.inference.frames import Frames, Key
 from swerve.learning import restarts as axis
+from swerve.learning.proposals import merged
 from swerve.learning.schedule import Schedule
 from swerve.learning.step import Restart, TrainingData, for_every_sequence, start
-from swerve.models.model import AbstractSystem, Knobs
-from swerve.models.snlds.bound import elbo, regime_chain
-from swerve.models.snlds.generative import FORBIDDEN
-from swerve.models.snlds.model import System
+from swerve.models.model import Model, Weighed
 
 IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
 
 
-class Windows(NamedTuple):
-    """What a system makes of held-out windows, one by one."""
-
-    bound: Float[Array, "*R N"]
-    """ELBO in nats per window."""
-    regimes: Float[Array, "*R N T K"]
-    """p(s_t = k | x) for one draw of z; 0 where there is no frame."""
-    evidence: Float[Array, "*R N T K"]
-    """log B_t(k)."""
-
-
-def _look_closely(system: System, frames: Frames) -> Windows:
-    def one(frames, key):
-        draw, chain, _ = regime_chain(system.model, system.posterior, frames, Knobs(), key=key)
-        return Windows(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
-
+@jax.jit
+def look_closely(system: Model, frames: Frames) -> Weighed:
+    """Held-out windows, one by one."""
     with jax.default_matmul_precision("highest"):
-        return for_every_sequence(one, frames)
-
-
-look_closely = jax.jit(_look_closely)
+        return for_every_sequence(lambda one, key: system.weigh(one, key=key), frames)
 
 
 class Merge(NamedTuple):
@@ -71,7 +51,7 @@ class Merge(NamedTuple):
 class Simplified(NamedTuple):
     """A system without surplus regimes, and every merge that was judged on the way."""
 
-    system: AbstractSystem
+    system: Model
     merges: list[Merge]
 
 
@@ -80,12 +60,12 @@ class _Trial(NamedTuple):
     source: int
     pair: tuple[int, int] | None
     """Kept and dropped; None for the model as it is."""
-    system: System
+    system: Model
     guide: Float[np.ndarray, "N T K"]
 
 
 def without_surplus(
-    systems: Sequence[System],
+    systems: Sequence[Model],
     sources: Sequence[int],
     training: Frames,
     validation: Frames,
@@ -146,14 +126,14 @@ def without_surplus(
     return so_far()
 
 
-def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
+def shares_in_use(windows: Weighed) -> Float[np.ndarray, " K"]:
     """The share of the frames that each regime holds, 0 for one that hardly occurs."""
     share = np.asarray(windows.regimes).sum(axis=(0, 1))
     share = share / share.sum()
     return np.where(share < IN_USE, 0.0, share)
 
 
-def _trials(owner: int, source: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:
+def _trials(owner: int, source: int, system: Model, training: Frames, validation: Frames) -> list[_Trial]:
     """The model as it is, and its most promising merges; nothing where there is nothing to merge."""
     pairs = cheapest_merges(look_closely(system, axis.pick(validation, source)))
     if not pairs:
@@ -163,7 +143,7 @@ def _trials(owner: int, source: int, system: System, training: Frames, validatio
     return [as_it_is, *(_merged(as_it_is, pair) for pair in pairs)]
 
 
-def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
+def cheapest_merges(windows: Weighed) -> list[tuple[int, int]]:
     """(kept, dropped) of pairs of regimes, those first whose frames lose least evidence; the rarer one is dropped."""
     share = shares_in_use(windows)
     if np.count_nonzero(share) <= 2:
@@ -180,12 +160,9 @@ def cheapest_merges(windows: Windows) -> list[tuple[int, int]]:
 
 
 def _merged(as_it_is: _Trial, pair: tuple[int, int]) -> _Trial:
-    kept, dropped = pair
-    system, guide = as_it_is.system, as_it_is.guide.copy()
-    guide[..., kept] += guide[..., dropped]
-    guide[..., dropped] = 0.0
-    model = eqx.tree_at(lambda m: m.log_allowed, system.model, system.model.log_allowed.at[dropped].set(FORBIDDEN))
-    return as_it_is._replace(pair=pair, system=System(model, system.posterior), guide=guide)
+    system = as_it_is.system.forbid(pair[1])
+    assert system is not None
+    return as_it_is._replace(pair=pair, system=system, guide=merged.propose(as_it_is.guide, *pair).preferences)
 
 
 def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Schedule, key: Key):
@@ -202,7 +179,7 @@ def _as_restarts(trials: list[_Trial], size: int, training: Frames, schedule: Sc
     return states, axis.stack(restarts), TrainingData(training, guides)
 
 
-def _all_hopeless(trials: list[_Trial], trained: list[System], validation: Frames) -> bool:
+def _all_hopeless(trials: list[_Trial], trained: list[Model], validation: Frames) -> bool:
     """Whether no merge of any owner comes near its owner's model, trained as long without one."""
     bounds: dict[int, list[float]] = {}
     for trial, system in zip(trials, trained, strict=True):
@@ -212,15 +189,15 @@ def _all_hopeless(trials: list[_Trial], trained: list[System], validation: Frame
     return all(max(merged) < as_it_is - HOPELESS for as_it_is, *merged in bounds.values())
 
 
-def _bounds(system: System, frames: Frames) -> Float[np.ndarray, " N"]:
+def _bounds(system: Model, frames: Frames) -> Float[np.ndarray, " N"]:
     """Of every window, in nats; as low as can be where it is not finite."""
     bound = np.asarray(look_closely(system, frames).bound, float)
     return np.where(np.isfinite(bound), bound, -np.inf)
 
 
 def _judge(
-    before: System, trials: list[tuple[_Trial, System]], validation: Frames, *, given_up: bool
-) -> tuple[Merge, System]:
+    before: Model, trials: list[tuple[_Trial, Model]], validation: Frames, *, given_up: bool
+) -> tuple[Merge, Model]:
     """The merge with the highest held-out bound against the better of the model before and after more training."""
     lengths = np.asarray(validation.valid).sum(axis=1)
     (_, control), *merges = trials

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from swerve.choosing.regimes import Choice, Evidence, Restarts, agreed_by, decide, decide_in_turn, weighed
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
@@ -21,15 +21,15 @@ from swerve.choosing.trust import AGREE, IN_USE, uses
 from swerve.data.trees import digest_of, read_json, write_json
 from swerve.data.windows import cut, splits_by_recording
 from swerve.errors import InputError
+from swerve.inference.frames import Frames
 from swerve.learning import loop
-from swerve.learning.fit import fit_arhmm, make_restarts, plan_of
+from swerve.learning.fit import fit_by_search, make_restarts, plan_of
 from swerve.learning.loop import Report, TrainingDivergedError
 from swerve.learning.preparation import Prepared, prepare, prepare_folds
-from swerve.learning.pruning import look_closely
 from swerve.learning.restarts import pick
-from swerve.learning.step import TrainingData
-from swerve.models.arhmm import ArHmm
-from swerve.models.arhmm.search import most_agreeing, straddles, window_likelihoods
+from swerve.learning.step import TrainingData, for_every_sequence
+from swerve.models.model import Model, maker_of
+from swerve.settings import kinds
 from swerve.settings.sections import Config, Variant
 from swerve.settings.text import as_dict, with_kind
 from swerve.types import Series
@@ -38,8 +38,6 @@ FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 PIECES, FOLDS = 40, 4  # parts of recordings, and how many times some of them are held out
 SHORTEST_PIECE = 20  # frames
-SEARCHED = ("snlds", "slds")
-"""The models that `auto` searches with: linear regimes only where restarts of the nonlinear ones never agree."""
 SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
 
 
@@ -68,10 +66,10 @@ def choose_regimes(
         _claim(out, prepared, config, tried)
     if kept is not None and kept.is_file():
         return Choice.from_dict(read_json(kept))
-    if config.kind == "arhmm":
-        choice = choose_with_arhmms(series, config, tried, on_note=on_note)
+    if config.kind != kinds.AUTO and not kinds.find(config.kind).by_steps:
+        choice = choose_by_search(series, config, tried, on_note=on_note)
     else:
-        kinds = kinds_to_search(config, tried)
+        asked = kinds_to_search(config, tried)
         hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
 
         def search(kind: str) -> dict[int, Evidence]:
@@ -80,12 +78,12 @@ def choose_regimes(
             try:
                 return weighed(train_all([prepared], own, tried, out=out, **hears)[0])
             except TrainingDivergedError:
-                if len(kinds) == 1:
+                if len(asked) == 1:
                     raise
                 on_note(f"all restarts of {kind} diverged")
                 return {}
 
-        choice = decide_in_turn(((kind, search(kind)) for kind in kinds), _lengths(prepared))
+        choice = decide_in_turn(((kind, search(kind)) for kind in asked), _lengths(prepared))
     if kept is not None:
         write_json(kept, choice.as_dict())
     return choice
@@ -93,19 +91,19 @@ def choose_regimes(
 
 def kinds_to_search(config: Config, tried: Sequence[int]) -> tuple[str, ...]:
     """`auto` can ask linear regimes too, but not where nothing could agree or disagree, or there is no choice."""
-    if config.kind != "auto":
+    if config.kind != kinds.AUTO:
         return (config.kind,)
-    return SEARCHED if config.training.restarts > 1 and len(tried) > 1 else SEARCHED[:1]
+    return kinds.SEARCHED if config.training.restarts > 1 and len(tried) > 1 else kinds.SEARCHED[:1]
 
 
-def choose_with_arhmms(
+def choose_by_search(
     series: Sequence[Series],
     config: Config,
     tried: Sequence[int],
     *,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Choice:
-    """The rule on AR-HMMs with every number of regimes in turn.
+    """The rule on models that a search of their own finds, with every number of regimes in turn.
 
     Where the ends of recordings would be held out, all pieces of them are, in turn: a regime that occurs at the end
     alone would never be worth its while. Whether channels err together and, for a consensus, which lags speak is
@@ -116,15 +114,15 @@ def choose_with_arhmms(
     folds = list(prepare_folds(pieces, config, FOLDS)) if len(pieces) >= FOLDS else [prepare(series, config)]
     found = {}
     for regimes in sorted(tried, reverse=True):
-        on_note(f"fitting AR-HMMs with {regimes} regimes")
+        on_note(f"looking for {regimes} regimes with {config.kind}")
         judged = []
         for fold in folds:
-            one, config = _arhmms(fold, config, regimes)
+            one, config = _searched(fold, config, regimes)
             judged.append(one)
         windows = np.concatenate([one.windows[0] for one in judged])
         found[regimes] = weighed({regimes: judged[0]})[regimes]._replace(windows=windows)
     lengths = np.concatenate([_lengths(fold) for fold in folds])
-    return decide(found, lengths, model="arhmm", consensus=config.arhmm.consensus)
+    return decide(found, lengths, model=config.kind, consensus=config.arhmm.consensus)
 
 
 def _pieces(series: Sequence[Series]) -> list[Series]:
@@ -167,23 +165,28 @@ def train_all(
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[int, Restarts]]:
-    """For every source of recordings, restarts with every number of regimes: all on one axis, none dropped.
+    """For every source of recordings, restarts with every number of regimes, none dropped.
 
-    All are models of as many regimes as the largest number, of which a restart may use only its own number.
+    All on one axis, as models of as many regimes as the largest number, of which a restart may use only its own; models
+    that can not do without a regime, one number after the other.
     """
+    if len(tried) > 1 and kinds.FEWER not in kinds.find(config.kind).offers:
+        hears = {"on_report": on_report, "on_note": on_note, "should_stop": should_stop}
+        found = [train_all(sources, config, [regimes], out=_under(out, regimes), **hears) for regimes in tried]
+        return [{k: one for each in parts for k, one in each.items()} for parts in zip(*found, strict=True)]
     count = config.training.restarts
     allowed = [regimes for regimes in tried for _ in range(count)]
     whole = _for_search(config, allowed)
-    made, first_guide = [], 0
+    made, first_lead = [], 0
     for number, source in enumerate(sources):
         on_note("fitting AR-HMMs that guide")
         cache = None if out is None else out / f"seeds-{number}.npz"
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         one = make_restarts(source, whole, key=key, cache=cache, allowed=allowed)
-        restarts = one.restarts._replace(guide=one.restarts.guide + first_guide, source=one.restarts.source + number)
+        restarts = one.restarts._replace(guide=one.restarts.guide + first_lead, source=one.restarts.source + number)
         made.append(one._replace(restarts=restarts))
-        first_guide += len(one.guides)
-    states, restarts, guides = _one_axis([(one.states, one.restarts, one.guides) for one in made])
+        first_lead += len(one.leads)
+    states, restarts, leads = _one_axis([(one.states, one.restarts, one.leads) for one in made])
     training, validation = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *[(one.training, one.validation) for one in sources]
     )
@@ -191,7 +194,7 @@ def train_all(
         plan_of(whole),
         states,
         restarts,
-        TrainingData(training, guides),
+        TrainingData(training, leads),
         validation,
         checkpoint=None if out is None else out / f"{config.kind}.safetensors",
         on_report=on_report,
@@ -213,6 +216,14 @@ def train_all(
     return found
 
 
+def _under(out: Path | None, regimes: int) -> Path | None:
+    """A folder of its own for a number of regimes."""
+    if out is None:
+        return None
+    (out / str(regimes)).mkdir(exist_ok=True)
+    return out / str(regimes)
+
+
 def _for_search(config: Config, allowed: Sequence[int]) -> Config:
     """Restarts with a number of regimes of their own; nothing is dropped or merged on the way."""
     count = config.training.restarts
@@ -232,36 +243,34 @@ def _judged(trained: loop.Trained, own: list[int], source: Prepared) -> Restarts
     bounds = np.asarray(trained.held_out.bound)[own]
     order = [own[i] for i in np.argsort(-bounds, kind="stable")]
     valid = np.asarray(source.validation.valid)
-    labels = [
-        np.asarray(look_closely(pick(trained.systems, i), source.validation).regimes).argmax(axis=-1)[valid]
-        for i in order
-    ]
+    labels = [np.asarray(_labels(pick(trained.systems, i), source.validation))[valid] for i in order]
     return Restarts([np.asarray(trained.held_out.windows[i], float) for i in order], labels)
 
 
-def _arhmms(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts, Config]:
-    """The restarts of the most trustworthy AR-HMM with this many regimes, and settings for other numbers."""
+@jax.jit
+def _labels(system: Model, frames: Frames) -> Int[Array, "N T"]:
+    """The most probable regime of every held-out frame, by one draw of what is hidden."""
+    with jax.default_matmul_precision("highest"):
+        found = for_every_sequence(lambda one, key: system.infer(one, samples=1, key=key), frames)
+    return jnp.argmax(found.probabilities, axis=-1)
+
+
+def _searched(prepared: Prepared, config: Config, regimes: int) -> tuple[Restarts, Config]:
+    """What a search for this many regimes finds, and settings for other numbers."""
     model = dataclasses.replace(config.model, regimes=regimes)
-    candidates, used = fit_arhmm(prepared, dataclasses.replace(config, model=model), unseen=True)
-    group = most_agreeing(candidates) if used.arhmm.consensus else candidates
-    best = group[0]
-    group = [one for one in group if (one.lags, one.features) == (best.lags, best.features)]
-    windows = [np.asarray(window_likelihoods(one.model, prepared.validation), float) for one in group]
-    lags = (best.lags,) if used.arhmm.consensus else used.arhmm.lags
-    settled = dataclasses.replace(used, arhmm=dataclasses.replace(used.arhmm, as_one_from=0.0, lags=lags))
-    return Restarts(windows, [one.labels[one.labels >= 0] for one in group], straddles(group)), settled
+    found = fit_by_search(prepared, dataclasses.replace(config, model=model), unseen=True)
+    return Restarts(found.windows, found.labels, found.doubtful), found.alike
 
 
-def too_few(model: ArHmm, windows: Float[np.ndarray, " N"], prepared: Prepared, config: Config) -> str:
-    """Why an AR-HMM may need one regime more: held-out windows gain clearly by it, and restarts agree on it.
+def too_few(model: Model, windows: Float[np.ndarray, " N"], prepared: Prepared, config: Config) -> str:
+    """Why a model that was searched for may need one regime more: held-out windows gain clearly, and restarts agree.
 
     `windows` is the likelihood of each of them now. Of other models nothing can be said so quickly.
     """
     lengths, regimes = _lengths(prepared), config.model.regimes + 1
     if len(lengths) < FEWEST_WINDOWS:
         return ""
-    same = dataclasses.replace(config.arhmm, lags=(model.lags,), features=(model.features,), as_one_from=0.0)
-    found, _ = _arhmms(prepared, dataclasses.replace(config, arhmm=same), regimes)
+    found, _ = _searched(prepared, maker_of(config).like(config, model), regimes)
     change, error = paired_change(found.windows[0], windows, lengths)
     shares = [one.share for one in uses(found.labels[:1], regimes)]
     agreed = agreed_by(found, regimes)

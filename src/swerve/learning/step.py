@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from swerve.inference.frames import Frames, Key
 from swerve.learning.schedule import Schedule, knobs, learning_rate
-from swerve.models.model import AbstractSystem, Knobs, Terms, usage_entropy
+from swerve.models.model import Knobs, Model, Terms, usage_entropy
 
 VALUES_AT_ONCE = 2_500_000  # of all channels, when nothing but the bound is computed
 ADAM = optax.scale_by_adam()
@@ -34,7 +34,7 @@ class Restart(NamedTuple):
 class TrainState(NamedTuple):
     """What changes from step to step."""
 
-    system: AbstractSystem
+    system: Model
     adam: PyTree
     step: Int[Array, ""]
     skipped: Int[Array, ""]
@@ -70,7 +70,7 @@ class TrainingData(NamedTuple):
         )
 
 
-def start(system: AbstractSystem) -> TrainState:
+def start(system: Model) -> TrainState:
     """A fresh state around the given parameters."""
     system = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), system)  # a weak type would compile all twice
     step, skipped, in_a_row = (jnp.zeros((), jnp.int32) for _ in range(3))  # donated: they must not alias
@@ -91,7 +91,7 @@ class TrainingLog(NamedTuple):
 
 
 def batch_loss(
-    system: AbstractSystem, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
+    system: Model, frames: Frames, guide: Float[Array, "B T K"], bent: Knobs, keys: Shaped[Array, " B"]
 ) -> tuple[Float[Array, ""], TrainingLog]:
     """Minus the objective, terms summed over time and averaged over the batch, and its parts for the log."""
     terms = jax.vmap(lambda f, g, k: system.terms(f, bent, g, key=k))(frames, guide, keys)
@@ -190,7 +190,7 @@ class HeldOut(NamedTuple):
     """ELBO of every window, in nats."""
 
 
-def _evaluate(system: AbstractSystem, frames: Frames) -> HeldOut:
+def _evaluate(system: Model, frames: Frames) -> HeldOut:
     with jax.default_matmul_precision("highest"):
         terms: Terms = for_every_sequence(lambda f, k: system.terms(f, Knobs(), key=k), frames)
     count = terms.frames.sum()
@@ -221,7 +221,7 @@ evaluate = jax.jit(_evaluate)
 
 
 @jax.jit
-def evaluate_together(systems: AbstractSystem, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
+def evaluate_together(systems: Model, frames: Frames, sources: Int[Array, " R"]) -> HeldOut:
     """All restarts at once, each on the frames of its source."""
     return jax.vmap(lambda system, source: _evaluate(system, jax.tree.map(lambda a: a[source], frames)))(
         systems, sources

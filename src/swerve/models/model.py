@@ -1,17 +1,22 @@
-"""What training, segmentation and every face of Swerve know of a model: an objective, and regimes."""
+"""The contract of models, and of those who make them: all that is known of a model outside this room."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from swerve.choosing.trust import Warned
+from swerve.inference.chunks import AbstractWalk
 from swerve.inference.frames import FrameMask, Frames, Key
 from swerve.settings import kinds
-from swerve.settings.sections import Config
+from swerve.settings.sections import Config, ModelConfig
+from swerve.views.codes import ImageCode
+from swerve.views.coordconv import CodeReader, CoordConvDecoder
 
 
 class Knobs(NamedTuple):
@@ -56,10 +61,36 @@ class Inference(NamedTuple):
     """x as the system expects it, in every frame, observed or not."""
 
 
-class AbstractSystem(eqx.Module):
-    """A model and its inference: all that is trained, every leaf a floating-point array.
+class Drawn(NamedTuple):
+    """One draw of x and s."""
 
-    Its methods speak of one sequence, whose padded and missing values may hold anything (`Frames.blanked`).
+    x: Float[Array, "T D"]
+    s: Int[Array, " T"]
+
+
+class Futures(NamedTuple):
+    """Draws of the frames that follow a sequence, and how probable each regime is in them."""
+
+    x: Float[Array, "S H D"]
+    probabilities: Float[Array, "H K"]
+
+
+class Weighed(NamedTuple):
+    """What a model makes of one sequence when regimes are weighed against each other: one draw of what is hidden."""
+
+    bound: Float[Array, "*batch"]
+    """ELBO in nats."""
+    regimes: Float[Array, "*batch T K"]
+    """p(s_t = k | x); 0 where there is no frame."""
+    evidence: Float[Array, "*batch T K"]
+    """log B_t(k)."""
+
+
+class Model(eqx.Module):
+    """The contract: a model and its inference. Every leaf is a floating-point array.
+
+    Methods speak of one sequence, whose padded and missing values may hold anything (`Frames.blanked`). A model needs
+    `regimes`, `terms` and `infer`; what else it can do its kind says under `offers` (settings/kinds.py).
     """
 
     @property
@@ -68,12 +99,62 @@ class AbstractSystem(eqx.Module):
         """K."""
 
     @abstractmethod
-    def terms(self, frames: Frames, knobs: Knobs, guide: Float[Array, "T K"] | None = None, *, key: Key) -> Terms:
+    def terms(self, frames: Frames, knobs: Knobs, lead: Float[Array, "T K"] | None = None, *, key: Key) -> Terms:
         """What training maximises. With the default knobs `elbo` is a true bound on log p(x), in nats."""
 
     @abstractmethod
     def infer(self, frames: Frames, *, samples: int, key: Key) -> Inference:
         """Regimes and expected observations, averaged over draws of what is hidden where there are draws."""
+
+    def walk(self, *, ahead: bool = True) -> AbstractWalk | None:
+        """The same chunk by chunk (LONG). A bound's walk may not look ahead: `ahead` is for labels."""
+
+    def states(self, frames: Frames, *, samples: int, key: Key) -> Float[Array, "T L"] | None:
+        """E[z_t | x] (STATES)."""
+
+    def draw(self, u: Float[Array, "T U"], *, key: Key) -> Drawn | None:
+        """A sequence of its own, one frame per row of u (SERIES)."""
+
+    def futures(self, frames: Frames, u: Float[Array, "H U"], *, samples: int, key: Key) -> Futures | None:
+        """Draws of what follows a sequence, one frame per row of u (SERIES)."""
+
+    def weigh(self, frames: Frames, *, key: Key) -> Weighed | None:
+        """How well each regime explains each frame (FEWER)."""
+
+    def forbid(self, regime: int) -> "Model | None":
+        """The same without a regime (FEWER)."""
+
+    def on_pixels(self, code: ImageCode, settings: ModelConfig) -> "Model":
+        """A model of codes as one of the images themselves."""
+        return OfImages(self, code.reader, code.decoder)
+
+    def facts(self) -> dict[str, Any]:
+        """What a blank of it must know besides settings, as JSON."""
+        return {}
+
+
+class OfImages(Model):
+    """A model of codes that reads images: bounds are those of the codes, what is expected is drawn from theirs."""
+
+    system: Model
+    reader: CodeReader
+    decoder: CoordConvDecoder
+
+    @property
+    def regimes(self):
+        return self.system.regimes
+
+    def terms(self, frames, knobs, lead=None, *, key):
+        return self.system.terms(self._codes(frames), knobs, lead, key=key)
+
+    def infer(self, frames, *, samples, key):
+        found = self.system.infer(self._codes(frames), samples=samples, key=key)
+        return found._replace(expected=jax.vmap(self.decoder)(found.expected))
+
+    def _codes(self, frames: Frames) -> Frames:
+        frames = frames.blanked()
+        codes, seen = self.reader.read(frames.x, frames.observed)
+        return frames._replace(x=codes, observed=seen)
 
 
 class Shape(NamedTuple):
@@ -85,20 +166,51 @@ class Shape(NamedTuple):
     """How much x moves from frame to frame."""
 
 
+class Found(NamedTuple):
+    """What a kind's own search has found: models of one shape, the one to use first, and how they do on held-out data.
+
+    The first may be a consensus that has seen the held-out part: its windows are those of the best that has not.
+    """
+
+    models: list[Model]
+    windows: list[Float[np.ndarray, " N"]]
+    """log p(x), or a bound on it, of every held-out window in nats."""
+    labels: list[Int[np.ndarray, " F"]]
+    """Of the held-out frames."""
+    doubtful: bool
+    """Whether its regimes may be artefacts."""
+    config: Config
+    """The settings, with what was found out about the recordings."""
+    alike: Config
+    """Those with which another number of regimes is searched alike."""
+
+
 class Maker(ABC):
     """Builds the models of one kind."""
 
+    search: Callable[..., Found | None] | None = None
+    """(training, held_out, config, *, key, unseen, on_note, should_stop) -> Found, where a kind fits itself. With
+    `unseen` no model has seen the held-out part; None if nothing could be fitted."""
+
     @abstractmethod
-    def build(self, config: Config, shape: Shape, *, stickiness, allowed, key: Key) -> "AbstractSystem":
+    def build(self, config: Config, shape: Shape, *, stickiness, allowed, key: Key) -> "Model":
         """Fresh parameters. The first `allowed` regimes may be used."""
 
-    def blank(self, config: Config, shape: Shape, facts: Mapping[str, Any]) -> "AbstractSystem":
+    def blank(self, config: Config, shape: Shape, facts: Mapping[str, Any]) -> "Model":
         """The shapes of a model without values; `facts` are what it said of itself when it was saved."""
 
         def build(key: Key):
             return self.build(config, shape, stickiness=0.0, allowed=config.model.regimes, key=key)
 
         return jax.eval_shape(build, jax.random.key(0))
+
+    def like(self, config: Config, model: Model) -> Config:
+        """Settings with which others like this model are searched; only of kinds that fit themselves."""
+        return config
+
+    def remarks(self, asked: Config, used: Config) -> tuple[Warned, ...]:
+        """What a person should know of settings that a search has changed."""
+        return ()
 
 
 def maker_of(config: Config) -> Maker:
@@ -131,11 +243,11 @@ def watched(
     )
 
 
-def bonus_of(guide: Float[Array, "T K"] | None, knobs: Knobs, valid: FrameMask, regimes: int) -> Float[Array, "T K"]:
-    """Nats that every frame gains in every regime: the guide's, where there is one."""
-    if guide is None:
+def bonus_of(lead: Float[Array, "T K"] | None, knobs: Knobs, valid: FrameMask, regimes: int) -> Float[Array, "T K"]:
+    """Nats that every frame gains in every regime: the lead's, where there is one."""
+    if lead is None:
         return jnp.zeros((len(valid), regimes))
-    return jnp.where(valid[:, None], knobs.guidance * guide, 0.0)
+    return jnp.where(valid[:, None], knobs.guidance * lead, 0.0)
 
 
 def usage_entropy(usage: Float[Array, " K"]) -> Float[Array, ""]:

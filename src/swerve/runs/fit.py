@@ -14,7 +14,8 @@ from swerve.learning import budget
 from swerve.runs import claim
 from swerve.choosing import kinds as selection, trust
 from swerve.runs.alignment import align
-from swerve.models.arhmm import ArHmm
+from swerve.models.model import maker_of
+from swerve.settings import kinds
 from swerve.learning.regimes import too_few
 from swerve.settings.sections import Config
 from swerve.data import tables
@@ -22,10 +23,9 @@ from swerve.data.reading import Reading
 from swerve.data.windows import cut
 from swerve.errors import InputError
 from swerve.runs.run import MODEL_FILE, Others, Run, with_model
-from swerve.learning.fit import fit_arhmm, fit_system
+from swerve.learning.fit import fit_by_search, fit_system
 from swerve.runs.loading import load, load_names
 from swerve.learning.preparation import Prepared, prepare
-from swerve.models.arhmm.search import Candidate, window_likelihoods
 from swerve.settings.text import expected_duration, with_kind
 from swerve.data.trees import digest_of
 from swerve.learning.loop import Report, Trained
@@ -108,12 +108,8 @@ class _Hears(NamedTuple):
 
 
 def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears) -> Run:
-    if config.kind == "arhmm":
-        hears.on_note("fitting AR-HMMs")
-        candidates, config = fit_arhmm(prepared, config, on_note=hears.on_note, should_stop=hears.time_is_up)
-        run = with_model(candidates[0].model, prepared, config, math.nan, others=_alike(candidates))
-        held_out = _held_out_windows(run, prepared).sum() / np.asarray(prepared.validation.valid).sum()
-        return dataclasses.replace(run, held_out=float(held_out))
+    if not kinds.find(config.kind).by_steps:
+        return _searched(prepared, config, hears)
 
     def report(now: Report) -> None:
         hears.on_report(now)
@@ -127,11 +123,13 @@ def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears
         on_note=hears.on_note,
         should_stop=lambda: hears.should_stop() or hears.time_is_up(),
     )
+    judged = evaluate(trained.system, prepared.validation)
     return with_model(
         trained.system,
         prepared,
         config,
-        float(evaluate(trained.system, prepared.validation).bound),
+        float(judged.bound),
+        windows=np.asarray(judged.windows, float),
         history=trained.history,
         chosen=trained.chosen,
         finished=trained.finished,
@@ -139,12 +137,19 @@ def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears
     )
 
 
-def _alike(candidates: Sequence[Candidate]) -> Others | None:
-    """Of the AR-HMMs that read what the best one reads, the better half without it."""
-    best = candidates[0]
-    alike = [one for one in candidates if (one.lags, one.features) == (best.lags, best.features)]
-    models = [one.model for one in alike[1 : max(2, math.ceil(len(alike) / 2))]]
-    return Others(stack(models), list(range(1, 1 + len(models))), []) if models else None
+def _searched(prepared: Prepared, config: Config, hears: _Hears) -> Run:
+    """The best that the kind's own search finds, and of those like it the better half without it."""
+    hears.on_note(f"looking for {config.model.regimes} regimes with {config.kind}")
+    found = fit_by_search(prepared, config, on_note=hears.on_note, should_stop=hears.time_is_up)
+    others = found.models[1 : max(2, math.ceil(len(found.models) / 2))]
+    return with_model(
+        found.models[0],
+        prepared,
+        found.config,
+        float(found.windows[0].sum() / np.asarray(prepared.validation.valid).sum()),
+        windows=found.windows[0],
+        others=Others(stack(others), list(range(1, 1 + len(others))), []) if others else None,
+    )
 
 
 def _not_chosen(trained: Trained) -> Others | None:
@@ -157,13 +162,16 @@ def _not_chosen(trained: Trained) -> Others | None:
 def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hears) -> Run:
     """Every candidate, each in a folder of its own, and the one that explains held-out windows best."""
     if prepared.image is not None:
-        own = with_kind(config, "snlds")
+        kind = next(one for one in kinds.CANDIDATES if kinds.CODES in kinds.find(one).reads)
+        own = with_kind(config, kind)
         return dataclasses.replace(
             _fit_one(prepared, own, out, hears),
-            selection=selection.alone("snlds", "The SNLDS was chosen: of these models it alone reads video."),
+            selection=selection.alone(
+                kind, f"{kinds.find(kind).subject} was chosen: of these models it alone reads video."
+            ),
         )
     runs, windows, seconds, failed = {}, {}, {}, None
-    for kind in selection.CANDIDATES:
+    for kind in kinds.CANDIDATES:
         folder = None if out is None else out / CANDIDATES_FOLDER / kind
         began = time.perf_counter()
         try:
@@ -174,7 +182,7 @@ def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hear
             continue
         history = runs[kind].history
         seconds[kind] = history.seconds if history else time.perf_counter() - began
-        windows[kind] = _held_out_windows(runs[kind], prepared)
+        windows[kind] = runs[kind].windows
     if failed is not None and not runs:
         raise failed
     chosen = selection.select(
@@ -201,19 +209,6 @@ def _candidate(prepared: Prepared, config: Config, folder: Path | None, hears: _
     run = _fit_one(prepared, config, folder, hears)
     run.save(folder)
     return run
-
-
-def _held_out_windows(run: Run, prepared: Prepared) -> Float[np.ndarray, " N"]:
-    """Bound or likelihood of every held-out window, in nats of standardised data.
-
-    A consensus is fitted to these windows too, so that the best restart speaks for it, which is not.
-    """
-    if not isinstance(run.model, ArHmm):
-        return np.asarray(evaluate(run.model, prepared.validation).windows, float)
-    model = run.model
-    if run.config.arhmm.consensus and run.others is not None:
-        model = pick(run.others.models, 0)
-    return np.asarray(window_likelihoods(model, prepared.validation), float)
 
 
 def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked: Config) -> Run:
@@ -246,10 +241,10 @@ def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked
             stickiness=expected_duration(run.config),
             finished=run.finished,
             dropped=run.dropped,
-            as_one=run.config.arhmm.channels_as_one and not asked.arhmm.channels_as_one,
-            too_few=too_few(run.model, _held_out_windows(run, prepared), prepared, run.config)
-            if isinstance(run.model, ArHmm)
-            else "",
+            remarks=maker_of(run.config).remarks(asked, run.config),
+            too_few=""
+            if kinds.find(run.config.kind).by_steps or run.windows is None
+            else too_few(run.model, run.windows, prepared, run.config),
         ),
         selection=run.selection,
     )

@@ -1,6 +1,6 @@
 """A model on whole recordings in their own units: short ones side by side, long ones chunk by chunk."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,17 +11,12 @@ from jaxtyping import Float
 
 from swerve.models import arhmm
 from swerve.inference import chunks
-from swerve.models.arhmm import ArHmm
-from swerve.models.arhmm.prediction import expected
-from swerve.models.arhmm.walk import ArHmmWalk
-from swerve.inference.chunks import AbstractWalk
-from swerve.models.snlds.model import CollapsedWalk, System
 from swerve.data.windows import Standardizer, frames_between, to_frames
-from swerve.models.arhmm.search import held_out_likelihood
 from swerve.runs.segment import (
     MOST_FRAMES,
     MOST_VALUES,
     batch_rows,
+    bound_batch,
     bucket_length,
     bucket_rows,
     chunk_length,
@@ -31,9 +26,9 @@ from swerve.runs.segment import (
     worthwhile_labels,
     worthwhile_labels_of_one,
 )
-from swerve.models.model import AbstractSystem
-from swerve.learning.step import evaluate, held_out_key
-from swerve.inference.frames import Frames, Key
+from swerve.models.model import Model
+from swerve.learning.step import held_out_key
+from swerve.inference.frames import Frames
 from swerve.types import Segmentation, Series
 
 
@@ -49,7 +44,7 @@ class Inferred:
 class Applied:
     """A model and the scale of the recordings it was fitted to; those it is given here have its columns."""
 
-    model: AbstractSystem | ArHmm
+    model: Model
     standardizer: Standardizer
     regimes: int
 
@@ -69,15 +64,10 @@ class Applied:
         done = 0.0
         results: dict[int, Inferred] = {}
         long = self._long(series)
-        lengths = {i: bucket_length(len(one)) for i, one in enumerate(series) if i not in long}
-        for length in sorted(set(lengths.values())):
-            members = [i for i, bucket in lengths.items() if bucket == length]
-            rows = batch_rows(length, series[0].x.shape[1])
-            for begin in range(0, len(members), rows):
-                batch = members[begin : begin + rows]
-                results |= self._infer_batch(series, batch, length, samples, viterbi)
-                done += sum(len(series[i]) for i in batch)
-                on_progress(done)
+        for length, batch in self._batches(series, long):
+            results |= self._infer_batch(series, batch, length, samples, viterbi)
+            done += sum(len(series[i]) for i in batch)
+            on_progress(done)
         for i in long:
             size = len(series[i])
             tell = partial(_tell, on_progress, done, size)
@@ -86,31 +76,42 @@ class Applied:
         return [results[i] for i in range(len(series))]
 
     def bound(self, series: Sequence[Series]) -> float:
-        """The bound or exact log-likelihood in nats per frame of standardised data."""
+        """In nats per frame of standardised data; what one recording adds depends on nothing but itself."""
         long = self._long(series)
-        short = [one for i, one in enumerate(series) if i not in long]
-        total = sum(self._long_bound(series[i], held_out_key(i)) for i in long)
-        if short:
-            frames = jax.tree.map(jnp.asarray, to_frames(self.standardizer.apply_to(short)))
-            judge = held_out_likelihood if isinstance(self.model, ArHmm) else lambda *two: evaluate(*two).bound
-            average = float(judge(self.model, frames))
-            if not long:
-                return average
-            total += average * sum(map(len, short))
+        total = sum(self._long_bound(series[i]) for i in long)
+        for length, batch in self._batches(series, long):
+            total += float(bound_batch(self.model, self._frames(series, batch, length)).sum())
         return total / sum(map(len, series))
 
     def most_frames(self, channels: int) -> int | None:
         """The longest recording that the model takes; None for one that takes any."""
-        return None if walk_of(self.model) is not None else min(MOST_FRAMES, MOST_VALUES // channels)
+        return None if self.model.walk() is not None else min(MOST_FRAMES, MOST_VALUES // channels)
 
     def _long(self, series: Sequence[Series]) -> list[int]:
         """Which recordings are walked through chunk by chunk."""
-        if walk_of(self.model) is None:
+        if self.model.walk() is None:
             return []
         return [i for i, one in enumerate(series) if not fits_at_once(len(one), one.x.shape[1])]
 
+    def _batches(self, series: Sequence[Series], long: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Recordings that are computed together, and the length to which they are padded."""
+        lengths = {i: bucket_length(len(one)) for i, one in enumerate(series) if i not in long}
+        for length in sorted(set(lengths.values())):
+            members = [i for i, bucket in lengths.items() if bucket == length]
+            rows = batch_rows(length, series[0].x.shape[1])
+            for begin in range(0, len(members), rows):
+                yield length, members[begin : begin + rows]
+
+    def _frames(self, series: Sequence[Series], batch: Sequence[int], length: int) -> Frames:
+        """Standardised and padded, in number too, so that few shapes are ever compiled."""
+        frames = to_frames(self.standardizer.apply_to([series[i] for i in batch]), length=length)
+        padding = bucket_rows(len(batch), length, series[0].x.shape[1]) - len(batch)
+        return jax.tree.map(
+            lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
+        )
+
     def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
-        walk = walk_of(self.model)
+        walk = self.model.walk()
         assert walk is not None
         expected = np.empty(one.x.shape if expects else (0, one.x.shape[1]))
 
@@ -129,24 +130,17 @@ class Applied:
         labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
         return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
 
-    def _long_bound(self, one: Series, key: Key) -> float:
-        walk = walk_of(self.model, looks_ahead=False)
+    def _long_bound(self, one: Series) -> float:
+        walk = self.model.walk(ahead=False)
         assert walk is not None
         chunk = chunk_length(one.x.shape[1], self.regimes)
-        return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
+        return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), held_out_key(0)[None], chunk=chunk)
 
     def _infer_batch(
         self, series: Sequence[Series], batch: list[int], length: int, samples: int, viterbi: bool
     ) -> dict[int, Inferred]:
-        frames = to_frames(self.standardizer.apply_to([series[i] for i in batch]), length=length)
-        padding = bucket_rows(len(batch), length, series[0].x.shape[1]) - len(batch)
-        frames = jax.tree.map(
-            lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
-        )
-        if isinstance(self.model, ArHmm):
-            probabilities, paths, expected = _infer_arhmm(self.model, frames)
-        else:
-            probabilities, paths, expected = infer_batch(self.model, frames, samples=samples)
+        frames = self._frames(series, batch, length)
+        probabilities, paths, expected = infer_batch(self.model, frames, samples=samples)
         labels = paths if viterbi else worthwhile_labels(probabilities, frames.valid)
         probabilities, labels, expected = (np.asarray(a) for a in (probabilities, labels, expected))
         results = {}
@@ -158,24 +152,5 @@ class Applied:
         return results
 
 
-def walk_of(model: AbstractSystem | ArHmm, *, looks_ahead: bool = True) -> AbstractWalk | None:
-    """The model on its way through a recording of any length; None if it needs a recording as a whole.
-
-    A likelihood of x may not look ahead of an AR-HMM's lags.
-    """
-    if isinstance(model, ArHmm):
-        return ArHmmWalk(model, looks_ahead)
-    return CollapsedWalk(model) if isinstance(model, System) else None
-
-
 def _tell(on_progress: Callable[[float], None], done: float, size: int, share: float) -> None:
     on_progress(done + share * size)
-
-
-@jax.jit
-def _infer_arhmm(model: ArHmm, frames: Frames):
-    def one(sequence):
-        probable = arhmm.smooth(model, sequence)
-        return probable, arhmm.viterbi(model, sequence), expected(model, sequence, probable)
-
-    return jax.vmap(one)(frames)

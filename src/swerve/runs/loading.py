@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve.runs.alignment import Alignment
-from swerve.models.build import with_images
 from swerve.settings.sections import Config
 from swerve.data.reading import Reading
 from swerve.data.windows import Standardizer
@@ -19,7 +18,7 @@ from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, RESTARTS_FIL
 from swerve.views.codes import ImageCode
 from swerve.runs.names import GivenNames
 from swerve.settings.text import from_dict
-from swerve.models.model import AbstractSystem, Shape, maker_of
+from swerve.models.model import Model, Shape, maker_of
 from swerve.data.trees import load_about, load_tree, read_json
 from swerve.learning.loop import History
 from swerve.choosing.trust import Trust
@@ -59,6 +58,7 @@ def load(folder: str | Path) -> Run:
             *(np.array(about[name], float) for name in ("mean", "scale", "control_mean", "control_scale"))
         ),
         held_out=about["held_out"],
+        windows=None if about.get("windows") is None else np.array(about["windows"], float),
         history=history,
         chosen=about["chosen"],
         finished=about["finished"],
@@ -100,10 +100,10 @@ def blank_model(config: Config, about: Mapping[str, Any]) -> Any:
     if image is None:
         return maker.blank(config, Shape(len(about["columns"]), about["controls"]), about)
 
-    def build(key: Key) -> AbstractSystem:
+    def build(key: Key) -> Model:
         shape = Shape(config.code_size, about["controls"])
         system = maker.build(config, shape, stickiness=0.0, allowed=config.model.regimes, key=key)
-        return with_images(system, ImageCode(config.code_size, image, key=key), config)
+        return system.on_pixels(ImageCode(config.code_size, image, key=key), config.model)
 
     return jax.eval_shape(build, jax.random.key(0))
 

@@ -17,9 +17,8 @@ from swerve.models import generation
 from swerve.choosing import trust
 from swerve.runs.alignment import Alignment, Order, rearranged, renumbered
 from swerve.runs.infer import Applied, Inferred
-from swerve.models.arhmm import ArHmm
 from swerve.data.atomic import whole_file, whole_folder
-from swerve.models.snlds.model import System
+from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.data.columns import names_of, select_columns
 from swerve.data.reading import Reading
@@ -28,7 +27,7 @@ from swerve.errors import InputError
 from swerve.runs.names import GivenNames, all_names, with_names
 from swerve.learning.preparation import Prepared, check_finite
 from swerve.runs.segment import NOISE_SEED, bucket_length
-from swerve.models.model import AbstractSystem
+from swerve.models.model import Model
 from swerve.data.trees import save_tree, write_json
 from swerve.learning.loop import History
 from swerve.learning.restarts import pick
@@ -59,12 +58,14 @@ class Run:
     """A fitted model with the columns and the scale it was fitted to."""
 
     config: Config
-    model: AbstractSystem | ArHmm
+    model: Model
     columns: tuple[str, ...]
     controls: int
     standardizer: Standardizer
     held_out: float
     """Bound or log-likelihood on the held-out part, in nats per frame of standardised data."""
+    windows: Float[np.ndarray, " N"] | None = None
+    """The same of every held-out window, in nats; None for runs from before it was kept."""
     history: History | None = None
     chosen: int = 0
     finished: bool = True
@@ -158,8 +159,10 @@ class Run:
 
     def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
         """The posterior mean of the hidden state z in every frame of every recording."""
-        if not isinstance(self.model, System):
-            raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
+        if not self.offers(kinds.STATES):
+            raise InputError(
+                f"A model of kind '{self.config.kind}' has no hidden states to give: fit {kinds.offering(kinds.STATES)}."
+            )
         _at_least_one(samples=samples)
         key, ready = jax.random.key(NOISE_SEED), self.standardizer.apply_to(self.checked(series))
         found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
@@ -238,11 +241,11 @@ class Run:
             "control_mean": self.standardizer.control_mean.tolist(),
             "control_scale": self.standardizer.control_scale.tolist(),
             "held_out": self.held_out,
+            "windows": None if self.windows is None else self.windows.tolist(),
             "chosen": self.chosen,
             "finished": self.finished,
             "selection": self.selection,
-            "lags": self.model.lags if isinstance(self.model, ArHmm) else None,
-            "features": self.model.features if isinstance(self.model, ArHmm) else None,
+            **self.model.facts(),
         }
 
     def _as_numbered(self, one: Inferred) -> Inferred:
@@ -277,7 +280,7 @@ class Run:
         if most is not None and len(one) > most:
             raise InputError(
                 f'Recording "{one.name}" has {len(one)} frames, but the model "{self.config.kind}" needs a recording'
-                f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
+                f" as a whole, here of at most {most} frames: cut it, or use {kinds.offering(kinds.LONG)}, which take any."
             )
 
     def _check_image(self, one: Series) -> None:
@@ -288,11 +291,15 @@ class Run:
             )
             raise InputError(f'Recording "{one.name}" holds {theirs}, but the model was fitted to {ours}.')
 
-    def _generative(self) -> System | ArHmm:
-        if not isinstance(self.model, System | ArHmm):
+    def offers(self, what: str) -> bool:
+        """Whether its kind offers something beyond regimes (settings/kinds.py)."""
+        return what in kinds.find(self.config.kind).offers
+
+    def _generative(self) -> Model:
+        if not self.offers(kinds.SERIES):
             raise InputError(
-                f"A model of kind '{self.config.kind}' makes up no series: for samples and forecasts fit snlds, slds or"
-                " arhmm."
+                f"A model of kind '{self.config.kind}' makes up no series: for samples and forecasts fit"
+                f" {kinds.offering(kinds.SERIES)}."
             )
         return self.model
 
@@ -338,7 +345,7 @@ def _at_least_one(**counts: int) -> None:
             raise InputError(f"{name} must be at least 1, not {value}.")
 
 
-def with_model(model: AbstractSystem | ArHmm, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
+def with_model(model: Model, prepared: Prepared, config: Config, held_out: float, **rest: Any) -> Run:
     """A model of recordings that were prepared like this."""
     return Run(
         config=config,

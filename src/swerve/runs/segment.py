@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from swerve.inference import messages
-from swerve.models.model import AbstractSystem, Inference
+from swerve.learning.step import held_out_key
+from swerve.models.model import Inference, Knobs, Model
 from swerve.inference.frames import Frames
 
 SHORTEST_BUCKET = 16
@@ -22,11 +23,19 @@ NOISE_SEED = 0  # the same noise for every sequence: a label depends on the reco
 
 
 @partial(jax.jit, static_argnames="samples")
-def infer_batch(system: AbstractSystem, frames: Frames, *, samples: int) -> Inference:
+def infer_batch(system: Model, frames: Frames, *, samples: int) -> Inference:
     """The regimes of every sequence of a batch."""
     key = jax.random.key(NOISE_SEED)
     with jax.default_matmul_precision("highest"):
         return jax.vmap(lambda f: system.infer(f, samples=samples, key=key))(frames)
+
+
+@jax.jit
+def bound_batch(system: Model, frames: Frames) -> Float[Array, " N"]:
+    """The bound of every sequence of a batch in nats, all with the same noise."""
+    with jax.default_matmul_precision("highest"):
+        elbo = jax.vmap(lambda one: system.terms(one, Knobs(), key=held_out_key(0)).elbo)(frames)
+    return jnp.where(frames.valid.any(axis=1), elbo, 0.0)
 
 
 @jax.jit

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from swerve.models.snlds.maker import build_collapsed
-from swerve.models.snlds.model import System
+from swerve.models.snlds.model import Snlds
 from swerve.settings.sections import ModelConfig, PosteriorConfig
 from swerve_lab.experiments import curves
 
 REGIMES = 3
 
 
-def system(allowed: int = REGIMES, **settings) -> System:
+def system(allowed: int = REGIMES, **settings) -> Snlds:
     return build_collapsed(
         ModelConfig(regimes=REGIMES, state_size=2, dynamics_hidden=(4,), **settings),
         PosteriorConfig(encoder_size=3, causal_size=3),
@@ -26,7 +26,7 @@ def system(allowed: int = REGIMES, **settings) -> System:
     )
 
 
-def with_regimes(made: System, change) -> System:
+def with_regimes(made: Snlds, change) -> Snlds:
     """All arrays of the dynamics but the noise, changed."""
     dynamics = made.model.dynamics
     changed = eqx.tree_at(lambda d: d.noise, jax.tree.map(change, dynamics), dynamics.noise)

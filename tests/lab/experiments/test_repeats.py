@@ -14,7 +14,6 @@ from swerve.learning.loop import History, Trained
 from swerve.learning.pruning import Merge, Simplified
 from swerve.learning.restarts import pick
 from swerve.learning.step import HeldOut
-from swerve.models.build import with_images
 from swerve.runs import fit as run
 from swerve.settings.text import merge as merged
 from swerve.views.codes import read_codes
@@ -101,7 +100,7 @@ def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
     board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
     for restart, view in enumerate(ours.views([View(prepared, board)])):
         system = pick(ours.states.system, restart)
-        images = with_images(system, ours.codes[restart], CONFIG)
+        images = system.on_pixels(ours.codes[restart], CONFIG.model)
         seen = run.with_model(images, prepared, CONFIG, 0.0).segment(board.series())
         read = run.with_model(system, view.prepared, CONFIG, 0.0).segment(view.board.series())
         for one, other in zip(seen, read, strict=True):
@@ -132,7 +131,7 @@ def test_runs_on_numbers_share_their_frames(tmp_path):
 def test_runs_that_count_events_are_never_merged(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     numbers = preparation.prepare(api.to_series(rng.normal(size=(5, 40, 2)).cumsum(axis=1)), CONFIG)
-    both = made(numbers, tmp_path)._replace(staged=[True, False])
+    both = made(numbers, tmp_path)._replace(judged=[False, True])
     systems = {restart: pick(both.states.system, restart) for restart in (0, 1)}
     merge = Merge(0, 1, 0.5, 0.1, accepted=True)
     monkeypatch.setattr(repeats, "simplify", lambda given, *_: [Simplified(one, [merge]) for one in given])

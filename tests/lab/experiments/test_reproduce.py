@@ -167,7 +167,7 @@ def test_the_curves_of_a_stopped_row_are_those_of_one_that_never_stopped(experim
 
 def test_a_stopped_arhmm_row_keeps_the_runs_it_had(experiments, monkeypatch):
     add(experiments, "arhmm", 2)
-    fit, seeds = reproduce.fit_arhmm, []
+    fit, seeds = reproduce.fit_by_search, []
 
     def fit_once(prepared, config):
         seeds.append(config.seed)
@@ -175,7 +175,7 @@ def test_a_stopped_arhmm_row_keeps_the_runs_it_had(experiments, monkeypatch):
             raise KeyboardInterrupt
         return fit(prepared, config)
 
-    monkeypatch.setattr(reproduce, "fit_arhmm", fit_once)
+    monkeypatch.setattr(reproduce, "fit_by_search", fit_once)
     with pytest.raises(KeyboardInterrupt):
         reproduce.run("tiny", experiments, show=False, row=None)
     reproduce.run("tiny", experiments, show=False, row=None)

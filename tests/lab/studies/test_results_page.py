@@ -12,7 +12,7 @@ import pytest
 
 from swerve.api import make_config
 from swerve.models.arhmm import Covariance
-from swerve.models.arhmm.prediction import blank
+from swerve.models.arhmm.model import blank
 from swerve_lab.experiments import tables as results
 from swerve_lab.experiments.rows import TEST_SEED, TRAINING_SEED, read_row
 from swerve_lab.studies import decoding, figures

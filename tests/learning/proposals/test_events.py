@@ -1,10 +1,8 @@
 """Stages: regimes that count the single frames in which a law is broken."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import SETTINGS
@@ -17,6 +15,7 @@ from swerve.learning import fit as fitting
 from swerve.learning.fit import make_restarts
 from swerve.learning.loop import History, Trained
 from swerve.learning.preparation import prepare
+from swerve.learning.proposals import events
 from swerve.learning.proposals.events import (
     commonest_first,
     divide_alike,
@@ -24,10 +23,12 @@ from swerve.learning.proposals.events import (
     single_frames,
     striking_changes,
 )
+from swerve.learning.proposals.proposal import Asked
+from swerve.learning.proposals.proposers import propose
 from swerve.learning.pruning import Simplified
 from swerve.learning.restarts import pick
 from swerve.learning.step import HeldOut
-from swerve.models.arhmm import search as seeds
+from swerve.models.arhmm.search import Candidate
 from swerve.settings.sections import ArHmmConfig, Config, ModelConfig, TrainingConfig
 from swerve_lab.boards import bouncing_ball, reacher
 
@@ -59,17 +60,11 @@ def guided(board, *, regimes, whole):
     config = dataclasses.replace(Config(), training=TrainingConfig(window=board.s.shape[1]))
     prepared = prepare(board.series(), config)
     known, _ = split_validation(board.series(), config.training.validation_share, seed=config.seed)
-    guides = seeds.guides_for(
-        [regimes, 0],
-        prepared.training,
-        prepared.validation,
-        ArHmmConfig(lags=(1,), features=(0,), restarts=3, max_iterations=50),
-        regimes=regimes,
-        whole=whole,
-        key=jax.random.key(0),
-    )
-    labels = np.asarray(guides.preferences)[guides.followed[0]].argmax(axis=-1)
-    return guides, score(list(labels), [one.s for one in known]).as_dict()
+    arhmm = ArHmmConfig(lags=(1,), features=(0,), restarts=3, max_iterations=50)
+    asked = Asked(prepared.training, prepared.validation, regimes, [regimes, 0], whole, jax.random.key(0))
+    found = propose(None, asked, dataclasses.replace(config, arhmm=arhmm), strength=20.0)
+    labels = np.asarray(found.of(0).preferences).argmax(axis=-1)
+    return found, score(list(labels), [one.s for one in known]).as_dict()
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +75,8 @@ def arm():
 @pytest.mark.slow
 def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
     guides, found = guided(arm, regimes=5, whole=True)
-    assert guides.staged
-    assert guides.followed == [1, 1]
+    assert not guides.judged
+    assert guides.followed == [0, 0]
     assert found["frame_f1"] > 99
     assert found["switch_f1_tol0"] > 99
 
@@ -89,14 +84,14 @@ def test_the_reachers_arrivals_are_events_and_its_phases_stages(arm):
 @pytest.mark.slow
 def test_parts_of_recordings_have_no_stages(arm):
     guides, found = guided(arm, regimes=5, whole=False)
-    assert not guides.staged
-    assert guides.followed == [1, 0]
+    assert guides.judged
+    assert guides.followed == [0, None]
     assert found["frame_f1"] < 70
 
 
 def test_a_ball_has_regimes_and_no_stages():
     guides, found = guided(bouncing_ball.generate(200, seed=7), regimes=2, whole=True)
-    assert not guides.staged
+    assert guides.judged
     assert found["frame_f1"] > 80
 
 
@@ -122,7 +117,7 @@ def test_where_there_are_stages_every_restart_follows_them_to_the_end(arm):
     )
     made = make_restarts(prepare(arm.series(), config), config, key=jax.random.key(0))
     restarts = made.restarts
-    assert made.staged
+    assert not made.judged
     assert restarts.guide.tolist() == [1, 1, 1, 1]
     assert (made.states.system.model.log_allowed == 0).all()
     assert restarts.schedule.guidance.tolist() == [config.recipe.guidance] * 4
@@ -153,8 +148,8 @@ NOT_LOOKED_AT = HeldOut(*np.zeros((4, 1)), np.zeros((1, 1)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("staged", [True, False])
-def test_stages_are_not_merged(staged, monkeypatch):
+@pytest.mark.parametrize("judged", [True, False])
+def test_stages_are_not_merged(judged, monkeypatch):
     walks = np.random.default_rng(0).normal(size=(12, 40, 2)).cumsum(axis=1)
     config = api.make_config(2, settings=(*SETTINGS, "training.restarts=1", "training.merging=0.5"))
     make, asked, notes = fitting.make_restarts, [], []
@@ -162,12 +157,12 @@ def test_stages_are_not_merged(staged, monkeypatch):
     def untrained(_, states, *__, **___):
         return Trained(pick(states.system, 0), 0, [0], states.system, NOT_LOOKED_AT, History(), finished=True)
 
-    monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(staged=staged))
+    monkeypatch.setattr(fitting, "make_restarts", lambda *a, **k: make(*a, **k)._replace(judged=judged))
     monkeypatch.setattr(fitting.loop, "train", untrained)
     monkeypatch.setattr(fitting, "simplify", lambda given, *_, **__: asked.append(1) or [Simplified(given[0], [])])
     fitting.fit_system(prepare(api.to_series(walks), config), config, on_note=notes.append)
-    assert bool(asked) is not staged
-    assert any("count these events" in note for note in notes) is staged
+    assert bool(asked) is judged
+    assert any("count these events" in note for note in notes) is not judged
 
 
 @pytest.mark.parametrize(("lead_of_the_restless", "counted"), [(1.0, True), (-1.0, False)])
@@ -175,11 +170,11 @@ def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_
     labels = np.zeros((10, 40), np.int32)
     calm, restless = labels.copy(), labels.copy()
     calm[:, 20:] = restless[:, 1::2] = 1
-    found = [seeds.Candidate(None, 0.0, 1, 0, calm), seeds.Candidate(None, lead_of_the_restless, 2, 0, restless)]
+    found = [Candidate(None, 0.0, 1, 0, calm), Candidate(None, lead_of_the_restless, 2, 0, restless)]
     asked = []
-    monkeypatch.setattr(seeds, "fit_candidates", lambda *_, **__: SimpleNamespace(candidates=found))
-    monkeypatch.setattr(seeds, "fit_stages", lambda *_, **__: asked.append(True))
-    monkeypatch.setattr(seeds, "_silent_before_switches", lambda *_: jnp.zeros((10, 40, 2)))
+    nothing = Candidate(None, np.nan, 1, 0, labels)
+    monkeypatch.setattr(events, "fit_from_guess", lambda *_, **__: asked.append(True) or nothing)
     frames = Frames(*(np.ones(shape) for shape in ((10, 40, 1), (10, 40, 1), (10, 40), (10, 40, 0))))
-    made = seeds.guides_for([2], frames, frames, ArHmmConfig(), regimes=2, whole=True, key=jax.random.key(0))
-    assert bool(asked) is counted and not made.staged
+    question = Asked(frames, frames, 2, [2], True, jax.random.key(0))
+    assert events.propose(question, {2: found}, ArHmmConfig(), Config().recipe, strength=1.0) is None
+    assert bool(asked) is counted

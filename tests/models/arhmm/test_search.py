@@ -8,7 +8,6 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 from tiny import drifts
 
-from swerve.data.windows import to_frames
 from swerve.learning.preparation import prepare
 from swerve.models.arhmm import search as seeds
 from swerve.models.arhmm.search import (
@@ -20,7 +19,6 @@ from swerve.models.arhmm.search import (
     simplest_that_pays,
 )
 from swerve.settings.sections import ArHmmConfig, Config, TrainingConfig
-from swerve.types import Series
 from swerve_lab.boards import bouncing_ball, dubins
 
 
@@ -65,23 +63,6 @@ def test_a_consensus_comes_first_and_reads_the_lags_whose_restarts_agree_most():
     assert first.held_out == others[0].held_out and first.model is not others[0].model
     found, best = (seeds.labels_of(one.model, prepared.validation) for one in (first, others[0]))
     assert adjusted_rand_score(found[found >= 0], best[best >= 0]) > 0.9
-
-
-def test_how_far_the_next_switch_is():
-    labels = np.array([[0, 0, 1, 0, -1], [0, 0, 0, 2, 2]])
-    never = np.inf
-    assert seeds.frames_to_next_switch(labels).tolist() == [[2, 1, 1, never, never], [3, 2, 1, never, never]]
-
-
-def test_guides_are_silent_before_a_switch_for_as_many_frames_as_they_read(monkeypatch):
-    labels = np.array([[0, 0, 0, 0, 1, 2, 2, 2, 2, 1]])
-    monkeypatch.setattr(seeds, "labels_of", lambda model, frames: labels)
-    monkeypatch.setattr(seeds, "responsibilities", lambda model, frames: jax.nn.one_hot(labels, 3))
-    frames = to_frames([Series(np.zeros((labels.size, 1)))])
-    told = np.asarray(seeds._silent_before_switches(candidate(2, 0.0, LONG), frames))
-    speaks = told.sum(axis=-1) > 0
-    assert speaks[0].tolist() == [True, True, False, False, False, True, True, False, False, True]
-    assert (told.argmax(axis=-1) == labels)[speaks].all()
 
 
 def test_a_regime_that_hardly_occurs_says_nothing_about_lags():

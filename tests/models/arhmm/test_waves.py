@@ -8,7 +8,7 @@ import pytest
 from swerve import api
 from swerve.choosing.scores import score
 from swerve.data.windows import to_frames
-from swerve.learning.fit import fit_arhmm
+from swerve.learning.fit import fit_by_search
 from swerve.learning.preparation import prepare
 from swerve.models import arhmm
 from swerve.models.arhmm.search import WORTH_BENDING, Candidate, simplest_that_pays
@@ -74,9 +74,9 @@ def test_bending_must_pay(gain, features):
 
 @pytest.mark.slow
 def test_the_ball_needs_no_bending_and_without_lags_there_is_none():
-    config = with_setting(with_setting(Config(), "arhmm.restarts=2"), "arhmm.lags=[0, 1]")
+    config = with_setting(with_setting(Config(kind="arhmm"), "arhmm.restarts=2"), "arhmm.lags=[0, 1]")
     prepared = prepare(boards.find("bouncing-ball").generate(60, seed=1).series(), config)
-    assert {one.features for one in fit_arhmm(prepared, config).candidates} == {0}
+    assert {one.features for one in fit_by_search(prepared, config).models} == {0}
 
 
 @pytest.mark.slow

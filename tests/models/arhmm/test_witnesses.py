@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from swerve.learning.fit import fit_arhmm
+from swerve.learning.fit import fit_by_search
 from swerve.learning.preparation import prepare
 from swerve.models import arhmm
 from swerve.models.arhmm import search as seeds
@@ -91,22 +91,24 @@ def test_a_single_channel_can_not_err_together_with_another():
 
 def test_channels_that_err_together_count_as_one_and_those_that_do_not_are_left_alone():
     notes = []
-    config = dataclasses.replace(Config(), arhmm=SMALL, model=dataclasses.replace(Config().model, regimes=2))
-    together = fit_arhmm(two_drifts(all_louder), config, on_note=notes.append)
+    config = dataclasses.replace(
+        Config(kind="arhmm"), arhmm=SMALL, model=dataclasses.replace(Config().model, regimes=2)
+    )
+    together = fit_by_search(two_drifts(all_louder), config, on_note=notes.append)
     assert together.config.arhmm.channels_as_one and together.config.arhmm.consensus
-    assert together.candidates[0].model.temperature == CHANNELS
+    assert together.models[0].temperature == CHANNELS
     assert len(notes) == 1 and "err together" in notes[0]
-    apart = fit_arhmm(two_drifts(alone), config, on_note=notes.append)
-    assert apart.config == config and apart.candidates[0].model.temperature == 1 and len(notes) == 1
+    apart = fit_by_search(two_drifts(alone), config, on_note=notes.append)
+    assert apart.config == config and apart.models[0].temperature == 1 and len(notes) == 1
     off = dataclasses.replace(config, arhmm=dataclasses.replace(SMALL, as_one_from=0.0))
-    assert fit_arhmm(two_drifts(all_louder), off).config == off
+    assert fit_by_search(two_drifts(all_louder), off).config == off
 
 
 def test_without_a_consensus_no_model_has_seen_the_held_out_part():
-    prepared, config = two_drifts(all_louder), dataclasses.replace(Config(), arhmm=SMALL)
-    first, *_ = fit_arhmm(prepared, config, unseen=True).candidates
-    again = float(seeds.held_out_likelihood(first.model, prepared.validation))
-    assert first.held_out == pytest.approx(again, abs=1e-4)
+    prepared, config = two_drifts(all_louder), dataclasses.replace(Config(kind="arhmm"), arhmm=SMALL)
+    found = fit_by_search(prepared, config, unseen=True)
+    again = np.asarray(seeds.window_likelihoods(found.models[0], prepared.validation))
+    np.testing.assert_allclose(found.windows[0], again, rtol=1e-6)
 
 
 def test_a_run_tells_that_channels_count_as_one_and_keeps_it(tmp_path):
@@ -127,28 +129,28 @@ def test_a_consensus_is_judged_by_the_best_restart_that_has_not_seen_the_held_ou
     config = dataclasses.replace(
         Config(kind="arhmm"), arhmm=SMALL, model=dataclasses.replace(Config().model, regimes=2)
     )
-    fits = fit_arhmm(prepared, config)
+    fits = fit_by_search(prepared, config)
     fitted = run._fit_one(prepared, config, None, run._Hears(*[lambda *told: False] * 5))
-    unseen = np.asarray(seeds.window_likelihoods(fits.candidates[1].model, prepared.validation))
-    np.testing.assert_allclose(run._held_out_windows(fitted, prepared), unseen, rtol=1e-6)
+    unseen = np.asarray(seeds.window_likelihoods(fits.models[1], prepared.validation))
+    np.testing.assert_allclose(fitted.windows, unseen, rtol=1e-6)
     assert fitted.held_out == pytest.approx(unseen.sum() / np.asarray(prepared.validation.valid).sum(), rel=1e-5)
 
 
 def test_single_frames_that_break_a_law_are_no_joint_errors(monkeypatch):
     monkeypatch.setattr(seeds, "straddles", lambda group: True)
-    config = dataclasses.replace(Config(), arhmm=SMALL)
-    assert fit_arhmm(two_drifts(all_louder), config).config == config
+    config = dataclasses.replace(Config(kind="arhmm"), arhmm=SMALL)
+    assert fit_by_search(two_drifts(all_louder), config).config == config
 
 
 def test_many_channels_are_not_asked(monkeypatch):
     monkeypatch.setattr(seeds, "MOST_JOINT", CHANNELS - 1)
-    config = dataclasses.replace(Config(), arhmm=SMALL)
-    assert fit_arhmm(two_drifts(all_louder), config).config == config
+    config = dataclasses.replace(Config(kind="arhmm"), arhmm=SMALL)
+    assert fit_by_search(two_drifts(all_louder), config).config == config
 
 
 def test_when_the_time_is_up_what_has_been_fitted_is_kept():
-    config = dataclasses.replace(Config(), arhmm=SMALL)
-    assert fit_arhmm(two_drifts(all_louder), config, should_stop=lambda: True).config == config
+    config = dataclasses.replace(Config(kind="arhmm"), arhmm=SMALL)
+    assert fit_by_search(two_drifts(all_louder), config, should_stop=lambda: True).config == config
 
 
 def test_what_a_person_has_set_stays_as_it_is():

@@ -6,10 +6,14 @@ such recordings have in common is not how they move but how far they have come (
 
 import warnings
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
 from swerve.inference.frames import Frames
+from swerve.learning.proposals.proposal import Asked, Proposal, Proposals
+from swerve.models.arhmm.search import Candidate, fit_from_guess, labels_of, straddles
+from swerve.settings.sections import ArHmmConfig, Recipe
 
 LAW, EVENT = 0, 1
 ALIKE = 0.95  # share of the recordings with at least one event, and not more than regimes can count
@@ -17,6 +21,27 @@ USUAL = 0.9  # share of the frames whose changes count as usual
 STRIKING = 5.0  # times the largest usual change of a channel
 LONGEST = 1.25  # frames, on average
 STILL = 0.01  # in standardised units: smaller changes strike nobody
+
+
+def propose(
+    asked: Asked, fits: dict[int, list[Candidate]], config: ArHmmConfig, recipe: Recipe, *, strength: float
+) -> Proposals | None:
+    """All restarts count events, if windows are whole recordings and events divide them into stages.
+
+    Only where the AR-HMMs that explain most, of every number of regimes, spend a regime on single frames.
+    """
+    best_first = [sorted(found, key=lambda one: -one.held_out) for found in fits.values()]
+    if not (asked.whole and config.stages and best_first and all(found and straddles(found) for found in best_first)):
+        return None
+    some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], asked.training)
+    law = fit_from_guess(some, asked.held_out, striking_changes(some), config)
+    labels = commonest_first(law.labels)
+    if not (np.isfinite(law.held_out) and single_frames(labels) and divide_alike(labels, asked.regimes)):
+        return None
+    passed = events_before(commonest_first(labels_of(law.model, asked.training)))
+    stages = jax.nn.one_hot(np.minimum(passed, asked.regimes - 1), asked.regimes)
+    counted = Proposal(stages, "counted events", strength, recipe.staged_hold, judged=False)
+    return Proposals([counted], [0] * len(asked.wanted))
 
 
 def striking_changes(frames: Frames) -> Int[np.ndarray, "N T"]:

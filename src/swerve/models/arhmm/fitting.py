@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -16,23 +15,13 @@ from swerve.inference.frames import Frames, Key
 from swerve.models.arhmm import em, merging, starts
 from swerve.models.arhmm.gaps import Filled, bridged
 from swerve.models.arhmm.model import ArHmm, seen_in_part
-from swerve.models.arhmm.noise import DiagonalNoise, FullNoise
+from swerve.models.arhmm.noise import NOISE, Covariance
 from swerve.models.arhmm.waves import Waves, fit_waves
 
 CHUNK_NUMBERS = 2**24  # intermediate numbers that one chunk of sequences may hold
 START_FRAMES = 20_000  # a first guess needs no more frames
 START_NUMBERS = 10**8  # nor more second moments in all its blocks together
 TRIES_BENT = 100  # first guesses per start where regimes bend; straight ones find their way, and differ more, from one
-
-
-class Covariance(StrEnum):
-    """What a regime knows about its noise."""
-
-    DIAGONAL = "diagonal"
-    FULL = "full"
-
-
-NOISE = {Covariance.DIAGONAL: DiagonalNoise, Covariance.FULL: FullNoise}
 
 
 @dataclass(frozen=True)

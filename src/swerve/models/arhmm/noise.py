@@ -1,6 +1,7 @@
 """Gaussian noise of the regimes, diagonal or full, seen through missing channels."""
 
 from abc import abstractmethod
+from enum import StrEnum
 from functools import partial
 
 import equinox as eqx
@@ -172,3 +173,13 @@ def _observed_precision(covariance, observed):
 
 def _half_log_determinant(factor):
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+
+
+class Covariance(StrEnum):
+    """What a regime knows about its noise."""
+
+    DIAGONAL = "diagonal"
+    FULL = "full"
+
+
+NOISE = {Covariance.DIAGONAL: DiagonalNoise, Covariance.FULL: FullNoise}

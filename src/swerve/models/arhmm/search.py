@@ -1,9 +1,7 @@
-"""AR-HMMs as seeds: what they think of the training windows guides the first steps of restarts."""
+"""The search for an AR-HMM: every number of lags, straight regimes and bent ones, every start."""
 
-import io
 import itertools
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,15 +11,7 @@ from jaxtyping import Array, Float, Int
 from sklearn.metrics import adjusted_rand_score
 
 from swerve.choosing.consensus import consensus
-from swerve.data.trees import read_arrays, write_atomically
 from swerve.inference.frames import Frames, Key
-from swerve.learning.proposals.events import (
-    commonest_first,
-    divide_alike,
-    events_before,
-    single_frames,
-    striking_changes,
-)
 from swerve.models import arhmm
 from swerve.models.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.settings.sections import ArHmmConfig
@@ -295,100 +285,9 @@ def labels_of(model: ArHmm, frames: Frames) -> Int[np.ndarray, "N T"]:
     return np.where(frames.valid, np.argmax(responsibilities(model, frames), axis=-1), -1)
 
 
-def fit_stages(training: Frames, validation: Frames, config: ArHmmConfig, *, regimes: int) -> Candidate | None:
-    """An AR-HMM of a law and the single frames that break it, if these divide recordings into stages."""
-    fit = arhmm.fit_from_labels(
-        training, striking_changes(training), _options(config, 2, 1, 0, channels=training.x.shape[-1])
-    )
-    found = _judged(fit.model, validation, 1, 0)
-    labels = commonest_first(found.labels)
-    return found if np.isfinite(found.held_out) and single_frames(labels) and divide_alike(labels, regimes) else None
-
-
-class Guides(NamedTuple):
-    """What restarts think of the training frames at first."""
-
-    preferences: Float[Array, "G N T K"]
-    """Over the regimes of every frame. The first guide is silence."""
-    followed: list[int]
-    """Which of the guides each restart follows."""
-    staged: bool
-    """Whether they count events."""
-
-
-def guides_for(
-    wanted: list[int],
-    training: Frames,
-    validation: Frames,
-    config: ArHmmConfig,
-    *,
-    regimes: int,
-    whole: bool = False,
-    key: Key,
-) -> Guides:
-    """Guides for restarts that want this many regimes (0: none).
-
-    Restarts that want the same number follow different AR-HMMs: the best of all, then the best with another number
-    of lags, and so on. Where windows are `whole` recordings and the AR-HMM that explains most spends a regime on single
-    frames, all restarts count these events instead, if they divide recordings into stages.
-    """
-    some = jax.tree.map(lambda leaf: leaf[: config.seed_windows], training)
-    found = {
-        count: by_lags_in_turn(
-            fit_candidates(some, validation, config, regimes=count, key=jax.random.fold_in(key, count)).candidates
-        )
-        for count in sorted(set(wanted) - {0})
-    }
-    silence = jnp.zeros((*training.valid.shape, regimes))
-    counting = whole and config.stages
-    if counting and found and all(straddles(_by_lags(fits)[0]) for fits in found.values()):
-        law = fit_stages(some, validation, config, regimes=regimes)
-        if law is not None:
-            passed = events_before(commonest_first(labels_of(law.model, training)))
-            stages = jax.nn.one_hot(np.minimum(passed, regimes - 1), regimes)
-            return Guides(jnp.stack([silence, stages]), [1] * len(wanted), staged=True)
-    turns = {count: itertools.cycle(fits) for count, fits in found.items() if fits}
-    chosen = [next(turns[count]) for count in wanted if count in turns]
-    numbers = itertools.count(1)
-    return Guides(
-        jnp.stack([silence, *(_widened(_silent_before_switches(one, training), regimes) for one in chosen)]),
-        [next(numbers) if count in turns else 0 for count in wanted],
-        staged=False,
-    )
-
-
-def _silent_before_switches(candidate: Candidate, frames: Frames) -> Float[Array, "N T k"]:
-    """Its responsibilities, and nothing about as many frames before a switch as it reads (docs/decisions/0013)."""
-    tells = frames_to_next_switch(labels_of(candidate.model, frames)) > candidate.lags
-    return jnp.where(tells[..., None], responsibilities(candidate.model, frames), 0.0)
-
-
-def frames_to_next_switch(labels: Int[np.ndarray, "N T"]) -> Float[np.ndarray, "N T"]:
-    """How many frames later another regime begins; infinite where none does. -1 is no frame, and no regime."""
-    switches = (labels[:, 1:] != labels[:, :-1]) & (labels[:, 1:] >= 0) & (labels[:, :-1] >= 0)
-    begins = np.where(switches, np.arange(1.0, labels.shape[1]), np.inf)
-    following = np.minimum.accumulate(begins[:, ::-1], axis=1)[:, ::-1]
-    never = np.full((len(labels), 1), np.inf)
-    return np.concatenate([following, never], axis=1) - np.arange(labels.shape[1])
-
-
-def _widened(probabilities: Float[Array, "N T k"], regimes: int) -> Float[Array, "N T K"]:
-    return jnp.pad(probabilities, ((0, 0), (0, 0), (0, regimes - probabilities.shape[-1])))
-
-
-def cached_guides(cache: Path | None, wanted: list[int], *arguments, **options) -> Guides:
-    """`guides_for`, kept in a file so that an interrupted run need not fit its seeds again."""
-    if cache is not None and cache.is_file():
-        stored = read_arrays(cache)
-        if stored["wanted"].tolist() == wanted:
-            preferences = jnp.asarray(stored["guides"], jnp.float32)
-            return Guides(preferences, stored["followed"].tolist(), bool(stored["staged"]))
-    guides = guides_for(wanted, *arguments, **options)
-    rounded = np.asarray(guides.preferences, np.float16)  # without a file too: the same seed gives the same model
-    if cache is not None:
-        content = io.BytesIO()
-        np.savez_compressed(
-            content, wanted=wanted, guides=rounded, followed=np.array(guides.followed), staged=guides.staged
-        )
-        write_atomically(cache, content.getvalue())
-    return guides._replace(preferences=jnp.asarray(rounded, jnp.float32))
+def fit_from_guess(
+    training: Frames, validation: Frames, labels: Int[np.ndarray, "N T"], config: ArHmmConfig
+) -> Candidate:
+    """Two regimes with one lag, from a first guess at the labels of all frames."""
+    fit = arhmm.fit_from_labels(training, labels, _options(config, 2, 1, 0, channels=training.x.shape[-1]))
+    return _judged(fit.model, validation, 1, 0)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from swerve.inference import messages
 from swerve.inference.frames import FrameMask, Frames, Key, LogEvidence, LogInitial, LogTransition
 from swerve.models.model import Knobs, Terms, watched
-from swerve.models.snlds.generative import Potentials, Snlds
+from swerve.models.snlds.generative import Generative, Potentials
 from swerve.models.snlds.posterior import Draw, Posterior, Prior, Start
 
 FIRST_SCALE = 0.1  # of standardised data: how far q may stray from the expected state at t = 1
@@ -35,7 +35,7 @@ class RegimeChain(NamedTuple):
 
 
 def regime_chain(
-    model: Snlds,
+    model: Generative,
     posterior: Posterior,
     frames: Frames,
     knobs: Knobs,
@@ -60,7 +60,7 @@ def regime_chain(
 
 
 def evidence(
-    model: Snlds, potentials: Potentials, knobs: Knobs, guide: Float[Array, "T K"] | None = None
+    model: Generative, potentials: Potentials, knobs: Knobs, guide: Float[Array, "T K"] | None = None
 ) -> tuple[LogEvidence, Bends]:
     """B_t(k), and how far the knobs bent it."""
     allowed = model.allowed[None]
@@ -79,7 +79,7 @@ def elbo(draw: Draw, chain: RegimeChain) -> Float[Array, ""]:
 
 
 def sequence_terms(
-    model: Snlds,
+    model: Generative,
     posterior: Posterior,
     frames: Frames,
     knobs: Knobs,
@@ -105,7 +105,7 @@ def _expected(values: LogEvidence, marginals: Float[Array, "T K"]) -> Float[Arra
     return jnp.where(marginals > 0, marginals * values, 0.0).sum()
 
 
-def prior_of(model: Snlds, posterior: Posterior, readings: Frames) -> Prior:
+def prior_of(model: Generative, posterior: Posterior, readings: Frames) -> Prior:
     """Where q starts from: the model's predictions, the last state, or the origin."""
     if posterior.start is Start.DYNAMICS:
         memory = model.dynamics.initial_memory()

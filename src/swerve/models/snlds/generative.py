@@ -55,7 +55,7 @@ class Moment(NamedTuple):
     memory: PyTree[Array]
 
 
-class Snlds(eqx.Module):
+class Generative(eqx.Module):
     """p(x, z, s) of one sequence."""
 
     initial: Initial

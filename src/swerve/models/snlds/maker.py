@@ -11,9 +11,9 @@ from swerve.models.model import Maker, Shape
 from swerve.models.snlds.dynamics import GruDynamics, LinearDynamics, MlpDynamics
 from swerve.models.snlds.embedding import MlpEmbedding, RawEmbedding
 from swerve.models.snlds.emission import MlpEmission, starts_as_identity
-from swerve.models.snlds.generative import FORBIDDEN, Snlds
+from swerve.models.snlds.generative import FORBIDDEN, Generative
 from swerve.models.snlds.initial import Initial
-from swerve.models.snlds.model import System
+from swerve.models.snlds.model import Snlds
 from swerve.models.snlds.noise import DiagonalNoise, FullNoise
 from swerve.models.snlds.posterior import Posterior, Start
 from swerve.models.snlds.switching import ConstantSwitching, DrivenSwitching
@@ -27,7 +27,7 @@ CELLS = {"gru": Gru, "lstm": Lstm}
 class SnldsMaker(Maker):
     """Builds SNLDS and, with linear parts, SLDS."""
 
-    def build(self, config: Config, shape: Shape, *, stickiness, allowed, key: Key) -> System:
+    def build(self, config: Config, shape: Shape, *, stickiness, allowed, key: Key) -> Snlds:
         return build_collapsed(
             config.model,
             config.posterior,
@@ -53,13 +53,13 @@ def build_collapsed(
     allowed,
     change_scale: Float[Array, " D"] | None = None,
     key: Key,
-) -> System:
+) -> Snlds:
     """A model and posterior with fresh parameters."""
     model_key, posterior_key = jax.random.split(key)
     snlds = build_model(
         model, channels=channels, controls=controls, stickiness=stickiness, allowed=allowed, key=model_key
     )
-    return System(
+    return Snlds(
         snlds,
         build_posterior(
             posterior,
@@ -72,13 +72,13 @@ def build_collapsed(
     )
 
 
-def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Snlds:
+def build_model(config: ModelConfig, *, channels: int, controls: int, stickiness, allowed, key: Key) -> Generative:
     """p(x, z, s) with fresh parameters."""
     embedding_key, dynamics_key, emission_key, switching_key, initial_key = jax.random.split(key, 5)
     K, L = config.regimes, config.state_size
     reads_u = config.dynamics_reads_u and controls > 0
     feature_size = _feature_size(channels, config.embedding_hidden)
-    return Snlds(
+    return Generative(
         initial=Initial(
             K,
             L,

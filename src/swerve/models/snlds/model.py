@@ -1,5 +1,6 @@
-"""Our own system: q(z | x) proposes states, the regimes are marginalised exactly."""
+"""The SNLDS with its inference: q(z | x) proposes states, the regimes are marginalised exactly."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -9,24 +10,29 @@ from jaxtyping import Array, Float, PyTree
 from swerve.inference import messages
 from swerve.inference.chunks import AbstractWalk, First, Stretch
 from swerve.inference.frames import Frames, Key
-from swerve.models.model import AbstractSystem, Inference, Knobs
-from swerve.models.snlds.bound import evidence, prior_of, regime_chain, sequence_terms
-from swerve.models.snlds.generative import Snlds
+from swerve.models.model import Drawn, Futures, Inference, Knobs, Model, Weighed
+from swerve.models.snlds.bound import elbo, evidence, prior_of, regime_chain, sequence_terms
+from swerve.models.snlds.emission import ImageEmission, MlpEmission
+from swerve.models.snlds.generative import FORBIDDEN, Generative
+from swerve.models.snlds.noise import ScalarNoise
 from swerve.models.snlds.posterior import AROUND, Place, Posterior, Start, frame_noise
+from swerve.views.coordconv import CoordConvDecoder
+
+PATHS = 40  # of the hidden states up to now; from the end of each, several futures start
 
 
-class System(AbstractSystem):
+class Snlds(Model):
     """A switching (non)linear system and its inference network."""
 
-    model: Snlds
+    model: Generative
     posterior: Posterior
 
     @property
     def regimes(self):
         return self.model.regimes
 
-    def terms(self, frames, knobs, guide=None, *, key):
-        return sequence_terms(self.model, self.posterior, frames, knobs, guide, key=key)
+    def terms(self, frames, knobs, lead=None, *, key):
+        return sequence_terms(self.model, self.posterior, frames, knobs, lead, key=key)
 
     def infer(self, frames: Frames, *, samples: int, key: Key) -> Inference:
         """Regime probabilities averaged over draws of z, their most probable path, and the expected observations.
@@ -48,6 +54,66 @@ class System(AbstractSystem):
             probabilities, path = probabilities.at[0].set(probabilities[first]), path.at[0].set(path[first])
         return Inference(probabilities, path, seen.mean(axis=0))
 
+    def walk(self, *, ahead=True):
+        """The same walk for both: q looks ahead in any case."""
+        return CollapsedWalk(self)
+
+    def states(self, frames, *, samples, key):
+        """The average of q's means over draws of the states before."""
+
+        def one(i):
+            draw, _, _ = regime_chain(self.model, self.posterior, frames, Knobs(), key=jax.random.fold_in(key, i))
+            return draw.mean
+
+        return jax.vmap(one)(jnp.arange(samples)).mean(axis=0)
+
+    def draw(self, u, *, key):
+        drawn = self.model.sample(u, key=key)
+        return Drawn(drawn.x, drawn.s)
+
+    def futures(self, frames, u, *, samples, key):
+        """z_1..z_T ~ q, s_T ~ p(s_T | x, z), and from there on the model alone."""
+        paths = min(PATHS, samples)
+        each = -(-samples // paths)
+
+        def of_path(key):
+            draw_key, future_key = jax.random.split(key)
+            draw, chain, _ = regime_chain(self.model, self.posterior, frames, Knobs(), key=draw_key)
+            log_now = messages.filter(*chain).log_filtered[-1]
+
+            def one(key):
+                regime_key, future_key = jax.random.split(key)
+                s = jax.random.categorical(regime_key, log_now)
+                return self.model.go_on(self.model.moment(frames, draw.z, s), u, key=future_key)
+
+            return jax.vmap(one)(jax.random.split(future_key, each))
+
+        drawn = jax.vmap(of_path)(jax.random.split(key, paths))
+        x, s = (leaf.reshape(paths * each, *leaf.shape[2:]) for leaf in (drawn.x, drawn.s))
+        return Futures(x, jax.nn.one_hot(s, self.regimes).mean(axis=0))
+
+    def weigh(self, frames, *, key):
+        draw, chain, _ = regime_chain(self.model, self.posterior, frames, Knobs(), key=key)
+        return Weighed(elbo(draw, chain), messages.smooth(*chain).marginals, chain.log_evidence)
+
+    def forbid(self, regime):
+        allowed = self.model.log_allowed.at[regime].set(FORBIDDEN)
+        return Snlds(dataclasses.replace(self.model, log_allowed=allowed), self.posterior)
+
+    def on_pixels(self, code, settings):
+        """With the decoder as its emission, so that it can be trained on images."""
+        emission, (height, width) = self.model.emission, code.decoder.image
+        assert isinstance(emission, MlpEmission)
+        noise = ScalarNoise(
+            self.regimes if settings.emission_noise_per_regime else 1,
+            height * width,
+            scale=code.error,
+            floor=settings.emission_noise_floor,
+        )
+        decoder = CoordConvDecoder(code.decoder.network, code.decoder.image, rectified=settings.emission_rectified)
+        drawing = ImageEmission(networks=emission.networks, decoder=decoder, noise=noise)
+        return Snlds(dataclasses.replace(self.model, emission=drawing, reader=code.reader), self.posterior)
+
 
 class _Stand(NamedTuple):
     """Where the system stands after some frame: the forward RNN, and each draw with the memory of the dynamics."""
@@ -68,9 +134,9 @@ class _Read(NamedTuple):
 
 
 class CollapsedWalk(AbstractWalk):
-    """`System.infer` and its bound, chunk by chunk (docs/how-it-works.md, "Long recordings")."""
+    """`Snlds.infer` and its bound, chunk by chunk (docs/how-it-works.md, "Long recordings")."""
 
-    system: System
+    system: Snlds
 
     @property
     def before(self):
