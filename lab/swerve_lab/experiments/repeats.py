@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve.cli import display
+from swerve.cli.console import note
 from swerve.data.trees import digest_of, load_about, load_tree, save_tree
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
@@ -80,7 +81,7 @@ def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
 
 def _code(prepared: Prepared, image: Image, config: Config, run: int, work: Path) -> ImageCode:
     cache = work / f"code-{run}.safetensors"
-    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=display.note)
+    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=note)
 
 
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
@@ -228,7 +229,7 @@ def simplified(
         return as_they_are
     kept, together = work / "simplified.safetensors", stack([own[restart] for restart in order])
     if not _made_from(together, kept):
-        display.note(f"merging surplus regimes of {len(order)} restarts")
+        note(f"merging surplus regimes of {len(order)} restarts")
         sources = np.asarray(repeats.restarts.source)[order].tolist()
         found = simplify([own[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config)
         merges = [[merge._asdict() for merge in one.merges] for one in found]
@@ -253,9 +254,9 @@ def finished(
     kept, made_of = work / f"images-{restart}.safetensors", (system, code)
     system = with_images(system, code, config)
     if not _made_from(made_of, kept):
-        display.note(f"training restart {restart} on the images")
+        note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)
-        seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=display.note)
+        seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=note)
         save_tree(kept, seen, {"of": digest_of(made_of)})
     trained, _ = load_tree(kept, system)
     return jax.tree.map(jnp.asarray, trained)

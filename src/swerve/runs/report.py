@@ -22,7 +22,7 @@ from swerve.errors import InputError
 from swerve.choosing.matching import one_to_one, pooled_confusion
 from swerve.choosing.scores import score
 from swerve.runs.run import Run
-from swerve.cli.reading import reading_options
+from swerve.data.reading import reading_options
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page

@@ -35,12 +35,10 @@ from swerve.learning.restarts import pick
 from swerve.choosing.trust import Trust
 from swerve.types import Forecast, Segmentation, Series
 from swerve.inference.frames import Frames
+from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES
 
 MODEL_FILE, HISTORY_FILE, REGIMES_FILE = "model.safetensors", "history.json", "regimes.json"
 RESTARTS_FILE, TRUST_FILE = "restarts.safetensors", "trust.json"
-DEFAULT_SAMPLES = 16
-DEFAULT_FUTURES = 1000
-DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
 LONGEST_PAST = 2000  # frames that a forecast looks back on
 
 
