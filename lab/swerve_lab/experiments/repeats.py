@@ -12,12 +12,13 @@ import numpy as np
 from swerve.cli import display
 from swerve.cli.console import note
 from swerve.data.trees import digest_of, load_about, load_tree, save_tree
+from swerve.data.windows import to_frames
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.learning import loop
 from swerve.learning.fit import make_restarts, plan_of, simplify
 from swerve.learning.images import cached_code, train_on_images
-from swerve.learning.preparation import Prepared, coded, coded_board
+from swerve.learning.preparation import Prepared, code_names, coded
 from swerve.learning.pruning import Merge, Simplified
 from swerve.learning.restarts import pick, stack
 from swerve.learning.step import HeldOut, Restart, TrainingData, TrainState
@@ -27,7 +28,7 @@ from swerve.models.snlds.model import System
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
 from swerve.types import Series
-from swerve.views.codes import ImageCode
+from swerve.views.codes import ImageCode, read_codes
 from swerve.views.coordconv import Image
 from swerve_lab.boards.board import Board, Recordings
 from swerve_lab.experiments.rows import Experiment
@@ -77,6 +78,13 @@ def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
         return data
     code = _code(prepared, prepared.image, config, run, work)
     return View(coded(prepared, code), coded_board(board, prepared, code))
+
+
+def coded_board(board: Board, prepared: Prepared, code: ImageCode) -> Board:
+    """The same sequences as `coded` recordings."""
+    codes = read_codes(code.reader, to_frames(prepared.standardizer.apply_to(board.series())))
+    x = np.where(codes.observed, codes.x, np.nan)
+    return dataclasses.replace(board, x=x, clean=x, columns=code_names(x.shape[-1]), image=None)
 
 
 def _code(prepared: Prepared, image: Image, config: Config, run: int, work: Path) -> ImageCode:

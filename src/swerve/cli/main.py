@@ -36,10 +36,11 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         console.print(f"swerve {swerve.__version__}", highlight=False)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
