@@ -1,4 +1,4 @@
-"""`swerve reproduce`: experiments as data. One TOML file per row; results as JSON with all that made them.
+"""`swerve-lab reproduce`: experiments as data. One TOML file per row; results as JSON with all that made them.
 
 All runs of a row are trained side by side on one restart axis, each choosing among its own restarts by the
 held-out bound. Working files lie under runs/reproduce, so that a stopped experiment goes on where it was.

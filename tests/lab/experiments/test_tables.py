@@ -9,8 +9,8 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 from swerve.cli.console import console
-from swerve.cli import main as cli
 from swerve.errors import InputError
+from swerve_lab import cli
 from swerve_lab.experiments import tables as results
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
