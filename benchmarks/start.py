@@ -1,4 +1,4 @@
-"""CPU seconds until Swerve has started, beside Python with the packages a command line needs: python benchmarks/start.py
+"""CPU seconds until Swerve has started, beside Python with what a command line needs: python benchmarks/start.py
 
 Every case starts a Python of its own, in turn, and its median counts; files and bytecode are warm. `segment` refuses a
 run that is not there: it pays for what a command loads before it works.
