@@ -1,0 +1,1 @@
+"""Fitted models with all that belongs to them, and the folders that keep them."""
