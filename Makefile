@@ -18,6 +18,7 @@ lint: .venv/ready
 	$(BIN)/pyright
 
 bench: .venv/ready
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/arhmm.py
 	$(BIN)/python benchmarks/kalman.py

@@ -25,6 +25,10 @@ def main():
         print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")
         names = ("frames", "seconds", "cpu_seconds", "frames_per_cpu_second", "cost_per_frame_ratio", "peak_mib")
         table([*names, "memory_ratio"], stored["rows"])
+    for path in sorted(RESULTS.glob("start-*.json")):
+        stored = json.loads(path.read_text())
+        print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")
+        table(["case", "cpu_seconds", "ratio"], stored["rows"])
     for path in sorted(RESULTS.glob("arhmm-*.json")):
         stored = json.loads(path.read_text())
         print(f"\n{path.stem}: {stored['hardware']}, commit {stored['commit'][:7]}\n")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from swerve.cli import display
+from swerve.cli.console import console
 from swerve.cli.main import ending
 from swerve.data import tables
 from swerve.errors import InputError
@@ -30,7 +30,11 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
     noise: Annotated[float | None, typer.Option(help="Observation noise; each board has its own default.")] = None,
 ) -> None:
-    """Writes a synthetic board with known regimes (column `s`); definitions in docs/catalog.md."""
+    """Writes a synthetic board with known regimes (column `s`); definitions in docs/boards.md.
+
+    Example: `swerve-lab generate bouncing-ball --out balls.csv --sequences 50`. Next:
+    `swerve fit balls.csv --sequence-column sequence --label-column s --regimes 2 --out runs/balls`.
+    """
     source = catalog.find(board)
     if sequences < 1:
         raise InputError(f"--sequences must be at least 1, not {sequences}.")
@@ -45,7 +49,7 @@ def generate(
         raise InputError(f"{out} must end in .csv or .npz.")
     out.parent.mkdir(parents=True, exist_ok=True)
     writers[out.suffix](out, series)
-    display.console.print(f"Wrote {len(series)} recordings of {len(series[0])} frames to {out}.")
+    console.print(f"Wrote {len(series)} recordings of {len(series[0])} frames to {out}.")
 
 
 @app.command("reproduce")
@@ -67,8 +71,9 @@ def reproduce_command(
 ) -> None:
     """Runs the rows of an experiment that have no result yet and prints its tables beside the paper's numbers.
 
-    A result is a JSON file with scores, config, seeds, versions and commit. Ctrl-C saves; the same command goes on
-    where it was. How experiments are stored: docs/experiments.md.
+    Example: `swerve-lab reproduce table1 --show` prints what is stored, `swerve-lab reproduce table1 --quick` tries it
+    all in minutes. A result is a JSON file with scores, config, seeds, versions and commit. Ctrl-C saves; the same
+    command goes on where it was. How experiments are stored: docs/experiments.md.
     """
     reproduce.run(name, experiments, show=show, row=row, in_minutes=quick, data=data)
 

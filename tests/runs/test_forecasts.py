@@ -8,10 +8,10 @@ import pytest
 
 from swerve import api
 from swerve.data import atomic
-from swerve.runs import forecasts as forecasting
+from swerve.data.windows import Standardizer
 from swerve.models.arhmm import Covariance
 from swerve.models.arhmm.model import blank
-from swerve.data.windows import Standardizer
+from swerve.runs import forecasts as forecasting
 from swerve.runs.run import Run
 from swerve.types import Forecast, Series
 

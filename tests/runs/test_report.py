@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from swerve import api
-from swerve.runs import report as reporting
 from swerve.choosing import trust
-from swerve.runs.infer import Inferred
-from swerve.models.arhmm import Covariance
-from swerve.models.arhmm.model import blank
 from swerve.data.reading import Reading
+from swerve.data.trees import write_json
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
+from swerve.learning.loop import History
+from swerve.models.arhmm import Covariance
+from swerve.models.arhmm.model import blank
+from swerve.runs import report as reporting
+from swerve.runs.infer import Inferred
 from swerve.runs.run import Run
 from swerve.settings.text import with_stickiness
-from swerve.data.trees import write_json
-from swerve.learning.loop import History
 from swerve.types import Segmentation, Series, Skeleton
 
 FRAMES = 60

@@ -14,18 +14,21 @@ import pytest
 from tiny import SETTINGS
 
 from swerve import api
-from swerve.runs import infer as applying, claim, report as reporting, fit as run
-from swerve.learning import preparation
-from swerve.models.snlds.maker import build_collapsed
-from swerve.runs.claim import RUN_FILE
-from swerve_lab.boards import bouncing_ball
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
-from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, TRUST_FILE
+from swerve.learning import preparation
 from swerve.learning.fit import in_words
-from swerve.runs.segment import SWITCH_PRICE, bucket_rows
 from swerve.learning.pruning import Merge
+from swerve.models.snlds.maker import build_collapsed
+from swerve.runs import claim
+from swerve.runs import fit as run
+from swerve.runs import infer as applying
+from swerve.runs import report as reporting
+from swerve.runs.claim import RUN_FILE
+from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, TRUST_FILE
+from swerve.runs.segment import SWITCH_PRICE, bucket_rows
 from swerve.types import Series
+from swerve_lab.boards import bouncing_ball
 
 CONFIG = api.make_config(2, settings=SETTINGS)
 LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swerve.models.snlds.maker import build_collapsed
-from swerve.settings.sections import ModelConfig, PosteriorConfig
-from swerve.runs.segment import SWITCH_PRICE, bucket_length, infer_batch, worthwhile_labels
 from swerve.inference.frames import Frames
+from swerve.models.snlds.maker import build_collapsed
+from swerve.runs.segment import SWITCH_PRICE, bucket_length, infer_batch, worthwhile_labels
+from swerve.settings.sections import ModelConfig, PosteriorConfig
 
 K, T, D, SAMPLES = 3, 6, 2, 3
 LENGTHS = (T, 4, 4, 1)

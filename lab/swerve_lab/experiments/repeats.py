@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve.cli import display
+from swerve.cli.console import note
 from swerve.data.trees import digest_of, load_about, load_tree, save_tree
+from swerve.data.windows import to_frames
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.learning import loop
 from swerve.learning.fit import make_restarts, plan_of, simplify
 from swerve.learning.images import cached_code, train_on_images
-from swerve.learning.preparation import Prepared, coded, coded_board
+from swerve.learning.preparation import Prepared, code_names, coded
 from swerve.learning.pruning import Merge, Simplified
 from swerve.learning.restarts import pick, stack
 from swerve.learning.step import HeldOut, Restart, TrainingData, TrainState
@@ -25,7 +27,7 @@ from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
 from swerve.types import Series
-from swerve.views.codes import ImageCode
+from swerve.views.codes import ImageCode, read_codes
 from swerve.views.coordconv import Image
 from swerve_lab.boards.board import Board, Recordings
 from swerve_lab.experiments.rows import Experiment
@@ -77,9 +79,16 @@ def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
     return View(coded(prepared, code), coded_board(board, prepared, code))
 
 
+def coded_board(board: Board, prepared: Prepared, code: ImageCode) -> Board:
+    """The same sequences as `coded` recordings."""
+    codes = read_codes(code.reader, to_frames(prepared.standardizer.apply_to(board.series())))
+    x = np.where(codes.observed, codes.x, np.nan)
+    return dataclasses.replace(board, x=x, clean=x, columns=code_names(x.shape[-1]), image=None)
+
+
 def _code(prepared: Prepared, image: Image, config: Config, run: int, work: Path) -> ImageCode:
     cache = work / f"code-{run}.safetensors"
-    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=display.note)
+    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=note)
 
 
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
@@ -226,7 +235,7 @@ def simplified(repeats: Repeats, systems: Mapping[int, Model], config: Config, w
         return as_they_are
     kept, together = work / "simplified.safetensors", stack([own[restart] for restart in order])
     if not _made_from(together, kept):
-        display.note(f"merging surplus regimes of {len(order)} restarts")
+        note(f"merging surplus regimes of {len(order)} restarts")
         sources = np.asarray(repeats.restarts.source)[order].tolist()
         found = simplify([own[restart] for restart in order], sources, repeats.data.frames, repeats.validation, config)
         merges = [[merge._asdict() for merge in one.merges] for one in found]
@@ -249,9 +258,9 @@ def finished(repeats: Repeats, restart: int, system: Model, prepared: Prepared, 
     kept, made_of = work / f"images-{restart}.safetensors", (system, code)
     system = system.on_pixels(code, config.model)
     if not _made_from(made_of, kept):
-        display.note(f"training restart {restart} on the images")
+        note(f"training restart {restart} on the images")
         own = pick(repeats.restarts, restart)
-        seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=display.note)
+        seen = train_on_images(system, prepared.training, prepared.validation, own, config, on_note=note)
         save_tree(kept, seen, {"of": digest_of(made_of)})
     trained, _ = load_tree(kept, system)
     return jax.tree.map(jnp.asarray, trained)

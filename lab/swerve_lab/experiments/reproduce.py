@@ -1,4 +1,4 @@
-"""`swerve reproduce`: experiments as data. One TOML file per row; results as JSON with all that made them.
+"""`swerve-lab reproduce`: experiments as data. One TOML file per row; results as JSON with all that made them.
 
 All runs of a row are trained side by side on one restart axis, each choosing among its own restarts by the
 held-out bound. Working files lie under runs/reproduce, so that a stopped experiment goes on where it was.
@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from swerve.choosing.scores import regimes_that_occur, score
-from swerve.cli import display
+from swerve.cli.console import console, errors, note
 from swerve.data.trees import read_json, write_json
 from swerve.errors import InputError
 from swerve.learning.fit import fit_by_search
@@ -91,7 +91,7 @@ def run(
             _run_rows(rows, kept, row, in_minutes, data)
             picture = results.draw_curves(kept)
             if picture is not None:
-                display.console.print(f"Drew {picture}.")
+                console.print(f"Drew {picture}.")
         stored += results.read_stored(kept)
     if not stored:
         raise InputError(f"There are no stored results for '{name}'{' in ' + str(QUICK) if in_minutes else ''}.")
@@ -110,14 +110,14 @@ def _run_rows(rows: Path, kept: Path, row: str | None, in_minutes: bool, data: P
             _run_row(path, experiment, config, result, in_minutes, data)
             jax.clear_caches()  # a process can hold the compiled code of a dozen rows, and not of twenty
         elif was_edited(read_json(result), experiment, config):
-            display.errors.print(
+            errors.print(
                 f"{result} was made with other settings than {path} and the defaults have now; delete it to run again."
             )
 
 
 def _run_row(path: Path, experiment: Experiment, config: Config, result: Path, in_minutes: bool, data: Path) -> None:
     name, remark = f"{path.parent.name}/{path.stem}", f" ({NOT_REAL})" if in_minutes else ""
-    display.console.print(f"[bold]{name}[/]: {experiment.model}, {experiment.row}{remark}", highlight=False)
+    console.print(f"[bold]{name}[/]: {experiment.model}, {experiment.row}{remark}", highlight=False)
     began = time.perf_counter()
     work = work_folder(path, experiment, config, QUICK / "work" if in_minutes else WORK)
     work.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def _origin(work: Path) -> dict[str, Any]:
         write_json(kept, now)
     origin = read_json(kept)
     if origin != now:
-        display.note(f"going on from the working files of commit {origin['commit'][:7]}; delete {work} to begin anew")
+        note(f"going on from the working files of commit {origin['commit'][:7]}; delete {work} to begin anew")
     return origin
 
 

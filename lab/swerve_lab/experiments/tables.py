@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from scipy.stats import rankdata
 
-from swerve.cli import display
+from swerve.cli.console import console
 from swerve.data.trees import read_json
 from swerve.errors import InputError
 from swerve_lab.boards.published import PUBLISHED
@@ -85,7 +85,7 @@ def print_tables(name: str, stored: Sequence[Stored], tables: Tables) -> None:
         ours = {one["model"] for one in rows}
         for model in [one for one in paper if name in tables.tables and one.removesuffix("-merged") not in ours]:
             table.add_row(f"{model} {THEIRS}", *_cells({}, paper[model], _told(paper)))
-        display.console.print(table)
+        console.print(table)
         _explain(rows, [str(cell) for cell in table.columns[0].cells], paper)
 
 
@@ -119,15 +119,15 @@ def _board_table(title: str, stored: Sequence[Stored], paper: Mapping[str, Numbe
 def _explain(stored: Sequence[Stored], rows: Sequence[str], paper: Mapping[str, Numbers]) -> None:
     """What the names of rows and columns stand for: a line each, where a column would be too narrow."""
     for line in LEGEND:
-        display.console.print(f"  {line}", highlight=False)
+        console.print(f"  {line}", highlight=False)
     for one in stored:
-        display.console.print(f"  [bold]{one['file']}[/]: {one['model']}, {one['row']}", highlight=False)
+        console.print(f"  [bold]{one['file']}[/]: {one['model']}, {one['row']}", highlight=False)
         reached = time_to_paper(one, paper)
         if reached is not None:
-            display.console.print(f"    {reached}.", highlight=False)
+            console.print(f"    {reached}.", highlight=False)
     for mark, meaning in EXPLAINED.items():
         if any(mark in row for row in rows):
-            display.console.print(f"  [bold]{mark}[/]: {meaning}", highlight=False)
+            console.print(f"  [bold]{mark}[/]: {meaning}", highlight=False)
 
 
 def _told(paper: Mapping[str, Numbers]) -> list[str]:

@@ -4,7 +4,7 @@ Stores a result beside ours for hmmlearn's Gaussian HMM, ruptures with k-means a
 environment of their own, because ClaSP wants an older NumPy than we do:
 
     python -m venv .envs/peers
-    .envs/peers/bin/pip install -c experiments/constraints-peers.txt hmmlearn ruptures claspy
+    .envs/peers/bin/pip install -c lab/constraints-peers.txt hmmlearn ruptures claspy
 
 Each gets what ours gets: the same standardised channels, the same K, 5 fits of 5 restarts. Labels only score.
 """

@@ -1,4 +1,4 @@
-"""The other tools' side of experiments/peers.py, run in an environment of their own: peers_side.py IN.npz OUT.npz
+"""The other tools' side of swerve_lab.studies.peers, run in an environment of their own: peers_side.py IN.npz OUT.npz
 
 Reads `tool`, `train_x` and `x` (frames of all recordings one below the other), `train_lengths`, `lengths`, `regimes`,
 `restarts` and `seed`; writes `labels` of all frames of `x` and the tool's `version`. True labels are not among

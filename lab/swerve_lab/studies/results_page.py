@@ -133,7 +133,7 @@ def time_to_paper(name: str, experiments: Path) -> str:
 
 
 def decoding(name: str, experiments: Path) -> str:
-    """What experiments/decoding.py found: frame F1 / exact / ±5 by the way of decoding."""
+    """What swerve_lab.studies.decoding found: frame F1 / exact / ±5 by the way of decoding."""
     found = [json.loads(path.read_text()) for path in sorted((experiments / "results" / name).glob("*.json"))]
     if not found:
         return "No row has been decoded yet."
@@ -195,7 +195,7 @@ def robustness(name: str, experiments: Path) -> str:
 
 
 def choosing(name: str, experiments: Path) -> str:
-    """What experiments/choosing.py found: the numbers chosen on every draw of a board, by the models asked."""
+    """What swerve_lab.studies.choosing found: the numbers chosen on every draw of a board, by the models asked."""
     found = [json.loads(path.read_text()) for path in sorted((experiments / "results" / name).glob("*-choices.json"))]
     if not found:
         return "No board has been searched yet."

@@ -2,12 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from swerve import api
 from swerve.cli import ball, display
+from swerve.cli.console import console, warn
 from swerve.data.trees import read_json, write_json
 from swerve.errors import InputError
 from swerve.learning.preparation import prepare
@@ -22,10 +20,8 @@ from swerve.types import Series
 TRAINING_SEQUENCES, TEST_SEQUENCES = 2000, 200
 TRAINING_SEED, TEST_SEED = 1000, 1001
 SCORES = ("frame_f1", "switch_f1_tol0", "switch_f1_tol5")
-
-
-ORACLE = {}
-"""Scores of labels from the true physics on the test sequences, in percent; the laboratory computes them anew."""
+ORACLE = {"frame_f1": 99.95, "switch_f1_tol0": 98.81, "switch_f1_tol5": 99.21, "nmi": 99.39, "ari": 99.80}
+"""Scores of labels from the true physics on the test sequences, in percent; a test computes them anew."""
 
 
 def recordings(count: int, *, seed: int) -> list[Series]:
@@ -41,20 +37,12 @@ def demo_config(seed: int) -> Config:
     return api.make_config(3, "snlds", seed=seed, settings=settings)
 
 
-def demo_command(
-    seed: Annotated[int, typer.Option(help="Seed of the model's restarts; the data stay the same.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the run, the scores and the report go.")] = Path("runs/demo"),
-) -> None:
-    """Trains on the bouncing ball, prints scores beside the oracle's and the AR-HMM's, writes a report page."""
-    run(seed, out)
-
-
 def run(seed: int, out: Path) -> dict[str, dict[str, float]]:
     """Trains, scores and reports; returns the scores of every row."""
     training = recordings(TRAINING_SEQUENCES, seed=TRAINING_SEED)
     _make_room(out, training)
     test = recordings(TEST_SEQUENCES, seed=TEST_SEED)
-    display.console.print(
+    console.print(
         f"Bouncing ball: {TRAINING_SEQUENCES} sequences to train on, {TEST_SEQUENCES} others to score; K = 3."
     )
     config = demo_config(seed)
@@ -85,8 +73,8 @@ def _report(out: Path, snlds: Run, test: list[Series], rows, curve: list[float],
         out, snlds, shown, inferred, scores=rows, frame_f1=curve, title="Swerve demo: bouncing ball"
     )
     for warning in reporting.warnings(snlds, inferred):
-        display.errors.print(f"Warning: {warning.problem} {warning.remedy}", style="yellow", highlight=False)
-    display.console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
+        warn(warning.problem, warning.remedy)
+    console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
 
 
 def _make_room(out: Path, training: list[Series]) -> None:

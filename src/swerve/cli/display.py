@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,12 +18,11 @@ from rich.table import Table
 
 from swerve.choosing.regimes import Choice
 from swerve.choosing.trust import RegimeUse
+from swerve.cli.console import console, errors
 from swerve.learning.budget import in_words
 from swerve.learning.loop import Report
 
 WORTH_A_BAR = 20_000  # frames
-console = Console()
-errors = Console(stderr=True)
 LONGEST_PAUSE = 3600.0  # seconds between reports that still tell how long the rest takes
 
 
@@ -95,11 +94,6 @@ def frames_progress(frames: int) -> Iterator[Callable[[float], None]]:
         yield show
 
 
-def note(message: str) -> None:
-    """A line of its own."""
-    console.print(f"  {message}", highlight=False)
-
-
 def working(message: str) -> Status:
     """A spinner, for work that can not say how far it has come."""
     return console.status(message)
@@ -130,6 +124,13 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         yield should_stop
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def listening(steps: int) -> Iterator[dict[str, Any]]:
+    """What trainings of so many steps tell, and how they are stopped."""
+    with stop_on_interrupt() as should_stop, training_progress(steps) as show:
+        yield {"on_report": show, "on_note": show, "should_stop": should_stop}
 
 
 def print_regimes(regimes: Sequence[RegimeUse]) -> None:

@@ -1,26 +1,15 @@
 """Commands that use a fitted run: `segment`, `name`, `forecast` and `report`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from swerve import api
-from swerve.cli import display
-from swerve.cli.reading import takes_reading
-from swerve.cli.recordings import Data, read_recordings
-from swerve.data import tables
-from swerve.data.columns import select_columns
+from swerve.cli.console import console
+from swerve.cli.reading import Data, takes_reading
 from swerve.data.reading import Choices
 from swerve.errors import InputError
-from swerve.report import export
-from swerve.runs import forecasts as forecasting
-from swerve.runs import report as reporting
-from swerve.runs.loading import load
-from swerve.runs.names import parse_names
-from swerve.runs.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES
+from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES
 
 
 @takes_reading()
@@ -56,7 +45,14 @@ def segment(
     flicker.
 
     Example: `swerve segment runs/walks tomorrow.csv --out labels --format csv --format audacity`.
+
+    Next, where true regimes are known: `swerve evaluate labels tomorrow.csv`.
     """
+    from swerve.cli import display
+    from swerve.cli.recordings import read_recordings
+    from swerve.report import export
+    from swerve.runs.loading import load
+
     fitted = load(run)
     series = read_recordings(data, fitted.reading.but(**given))
     if consensus and viterbi:
@@ -77,7 +73,7 @@ def segment(
         frames_per_second=frames_per_second,
     )
     switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
-    display.console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
+    console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
 
 
 def name(
@@ -86,10 +82,16 @@ def name(
         list[str] | None, typer.Argument(help="NUMBER=NAME, as in `0=walk 1='sits still'`; without any, lists them.")
     ] = None,
 ) -> None:
-    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown."""
-    fitted = api.name(run, parse_names(names)) if names else load(run)
+    """Gives names to regimes. They are kept with the run and used wherever its regimes are shown.
+
+    Example: `swerve name runs/walks 0=walk 1='sits still'`; then `swerve report runs/walks` shows them.
+    """
+    from swerve import api
+    from swerve.runs.names import parse_names
+
+    fitted = api.name(run, parse_names(names)) if names else api.load(run)
     for regime, called in enumerate(fitted.names):
-        display.console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
+        console.print(f"{regime:>4}  {called}", highlight=False, markup=False)
 
 
 @takes_reading()
@@ -109,14 +111,25 @@ def forecast(
 ) -> None:
     """Says how recordings may go on: regime probabilities and quantiles of every column, frame by frame.
 
-    Recordings are read as those of the fit were; options given here win. Writes NAME.csv and NAME.png for each
-    recording. Only snlds, slds and arhmm can be rolled forward.
+    Example: `swerve forecast runs/walks walk1.csv --horizon 50 --out ahead`. Recordings are read as those of the fit
+    were; options given here win. Writes NAME.csv and NAME.png for each recording. Only snlds, slds and arhmm can be
+    rolled forward.
     """
+    from swerve.cli.recordings import read_recordings
+    from swerve.data import tables
+    from swerve.data.columns import select_columns
+    from swerve.report import export
+    from swerve.runs import forecasts
+    from swerve.runs.loading import load
+
     fitted = load(run)
     reading = fitted.reading.but(**given)
     series = read_recordings(data, reading)
     export.check_file_names(series)
-    controls = None if future_controls is None else _controls(future_controls, reading.control_columns)
+    controls = None
+    if future_controls is not None:
+        (future,) = select_columns(tables.read(future_controls)[:1], reading.control_columns)
+        controls = future.x
     found = fitted.forecast(
         series,
         horizon,
@@ -125,8 +138,8 @@ def forecast(
         controls=controls,
         seed=seed,
     )
-    forecasting.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
-    display.console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
+    forecasts.write_forecasts(out, fitted, series, found, [export.file_name(one.name) for one in series])
+    console.print(f"{len(found)} recordings, {horizon} frames ahead, written to {out}.")
 
 
 @takes_reading()
@@ -139,7 +152,15 @@ def report(
     *,
     given: Choices,
 ) -> None:
-    """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page."""
+    """Draws a run: series with regime ribbons, marginals, reconstruction, training curves, and one HTML page.
+
+    Example: `swerve report runs/walks`, then open `runs/walks/report.html`.
+    """
+    from swerve.cli import display
+    from swerve.cli.recordings import read_recordings
+    from swerve.runs import report as reporting
+    from swerve.runs.loading import load
+
     fitted = load(run)
     if data:
         series, lengths = read_recordings(data, fitted.reading.but(**given)), []
@@ -159,10 +180,4 @@ def report(
         title=f"Swerve: {run.name}",
         lengths=lengths,
     )
-    display.console.print(f"Wrote {page} and {page.parent / 'figures'}.")
-
-
-def _controls(path: Path, columns: Sequence[str]) -> np.ndarray:
-    """The control columns of one table, in the order in which the model reads them."""
-    (future,) = select_columns(tables.read(path)[:1], columns)
-    return future.x
+    console.print(f"Wrote {page} and {page.parent / 'figures'}.")

@@ -1,32 +1,32 @@
-"""Commands that learn from recordings: `fit`, and `choose-regimes` before it."""
+"""Commands that learn from recordings: `demo`, `fit`, and `choose-regimes` before it."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from swerve import api
-from swerve.cli import display
-from swerve.cli.reading import takes_reading
-from swerve.cli.recordings import Data, read_recordings
-from swerve.data.columns import select_columns
+from swerve.cli.console import console, note
+from swerve.cli.reading import Data, takes_reading
 from swerve.data.reading import Choices, Reading
-from swerve.data.trees import write_json
-from swerve.learning import regimes as choosing
-from swerve.learning.budget import parse_duration
-from swerve.runs import claim
-from swerve.runs import fit as runs
-from swerve.runs import report as reporting
-from swerve.runs.run import Run
-from swerve.settings import kinds
+from swerve.settings.defaults import FEWEST_REGIMES, MOST_REGIMES
+from swerve.settings.kinds import AUTO, find
 from swerve.settings.recipes import RECIPES
-from swerve.settings.sections import Config
-from swerve.settings.text import read_toml, with_stickiness
-from swerve.types import Series
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="Seed of the model's restarts; the data stay the same.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the run, the scores and the report go.")] = Path("runs/demo"),
+) -> None:
+    """Trains on a bouncing ball, prints scores beside the oracle's and the AR-HMM's, writes a report page.
+
+    It takes a few minutes and needs no data. Open `runs/demo/report.html` afterwards; next, `swerve fit` on recordings
+    of your own.
+    """
+    from swerve.cli.demo import run
+
+    run(seed, out)
 
 
 @takes_reading()
@@ -44,7 +44,7 @@ def fit(
         typer.Option(
             help="auto, the default: arhmm or snlds, whichever explains held-out data better."
             " snlds: nonlinear regimes; slds: linear ones; arhmm: fast, no hidden state."
-            " To compare with: gumbel, slds-em, rslds, svae, kvae, compile (docs/models.md)."
+            " Systems of others to compare with come with swerve-lab (docs/models.md)."
         ),
     ] = None,
     recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
@@ -75,22 +75,33 @@ def fit(
     """Finds regimes in recordings without labels and keeps the model in a folder.
 
     Example: `swerve fit walk1.csv walk2.csv --regimes 3 --out runs/walks`. Empty cells and NaN are missing values.
-    How recordings are read is remembered: `swerve segment` reads new ones alike. Ctrl-C saves; `--resume` goes on to
-    the same result.
+    Ctrl-C saves; `--resume` goes on to the same result.
+
+    Next: `swerve segment runs/walks walk1.csv --out labels` writes the regime of every frame, and reads new recordings
+    as those of the fit; `swerve report runs/walks` draws them.
     """
+    from swerve import api
+    from swerve.cli import display, outcome
+    from swerve.cli.recordings import read_recordings
+    from swerve.learning.budget import parse_duration
+    from swerve.runs import claim, report
+    from swerve.runs import fit as runs
+    from swerve.settings.sections import Config
+    from swerve.settings.text import read_toml, with_stickiness
+
     began = time.monotonic()
     seconds = None if time_budget is None else parse_duration(time_budget)
     reading = Reading().but(**given)
     series = read_recordings(data, reading)
-    base = Config(kind="auto")
+    base = Config(kind=AUTO)
     base = read_toml(config_file, base) if config_file else base
     number = api.number_of_regimes(regimes)
     config = api.make_config(number, model, recipe, restarts, seed=seed, settings=settings or (), base=base)
     config = config if stickiness is None else with_stickiness(config, stickiness)
-    if regimes == api.AUTO:
-        with _listening(config) as hears:
+    if regimes == AUTO:
+        with display.listening(config.training.steps) as hears:
             config, choice = api.settle_regimes(series, config, out=out, resume=resume, **hears)
-        reporting.draw_choice(out / claim.CHOOSING_FOLDER, choice)
+        report.draw_choice(out / claim.CHOOSING_FOLDER, choice)
         display.print_choice(choice)
     fit_series = partial(
         runs.fit,
@@ -101,35 +112,26 @@ def fit(
         reading=reading,
         align_to=align_to,
         time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
-        on_plan=display.note,
+        on_plan=note,
     )
-    curve = reporting.FrameF1Curve(series)
-    if config.kind != kinds.AUTO and not kinds.find(config.kind).by_steps:
+    curve = report.FrameF1Curve(series)
+    if config.kind != AUTO and not find(config.kind).by_steps:
         with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
             fitted = fit_series()
     else:
-        with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-            fitted = fit_series(on_report=show, on_look=curve.look, on_note=show, should_stop=should_stop)
-    _score_known(fitted, series, out, curve.values)
-    shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
-    with display.frames_progress(sum(map(len, shown))) as show:
-        inferred = fitted.infer(shown, on_progress=show)
-    reporting.save_examples(out, shown, inferred)
-    for name, value in reporting.summary(fitted, inferred):
-        display.console.print(f"{name:>18}  {value}", highlight=False)
-    if fitted.trust is not None:
-        display.print_regimes(fitted.trust.regimes)
-    for warning in reporting.warnings(fitted, inferred):
-        display.errors.print(f"Warning: {warning.problem} {warning.remedy}", style="yellow", highlight=False)
-    display.console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
+        with display.listening(config.training.steps) as hears:
+            fitted = fit_series(on_look=curve.look, **hears)
+    outcome.keep_scores(out, fitted, series, curve.values)
+    outcome.tell(fitted, outcome.keep_examples(out, fitted, series))
+    console.print(f"Kept in {out}. Next: swerve segment {out} DATA --out labels, swerve report {out}")
 
 
 @takes_reading()
-def choose_regimes_command(
+def choose_regimes(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for choice.json, choice.png and what is needed to go on.")],
-    first: Annotated[int, typer.Option("--from", help="Fewest regimes to try.")] = choosing.FIRST,
-    last: Annotated[int, typer.Option("--to", help="Most regimes to try.")] = choosing.LAST,
+    first: Annotated[int, typer.Option("--from", help="Fewest regimes to try.")] = FEWEST_REGIMES,
+    last: Annotated[int, typer.Option("--to", help="Most regimes to try.")] = MOST_REGIMES,
     model: Annotated[
         str | None,
         typer.Option(
@@ -147,29 +149,21 @@ def choose_regimes_command(
 
     Example: `swerve choose-regimes walk1.csv walk2.csv --from 1 --to 8 --out regimes`. Ctrl-C saves; the same command
     goes on. What it means: docs/choosing-regimes.md.
+
+    Next: `swerve fit walk1.csv walk2.csv --regimes NUMBER --out runs/walks`.
     """
+    from swerve import api
+    from swerve.cli import display
+    from swerve.cli.recordings import read_recordings
+    from swerve.learning import regimes
+    from swerve.runs import report
+    from swerve.settings.sections import Config
+
     series = read_recordings(data, Reading().but(**given))
-    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or (), base=Config(kind="auto"))
-    with _listening(config) as hears:
-        choice = choosing.choose_regimes(series, config, first=first, last=last, out=out, **hears)
-    picture = reporting.draw_choice(out, choice)
+    config = api.make_config(None, model, None, restarts, seed=seed, settings=settings or (), base=Config(kind=AUTO))
+    with display.listening(config.training.steps) as hears:
+        choice = regimes.choose_regimes(series, config, first=first, last=last, out=out, **hears)
+    picture = report.draw_choice(out, choice)
     display.print_choice(choice)
     fits = "" if choice.model in ("", "snlds") else f" --model {choice.model}"
-    display.console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}{fits}")
-
-
-@contextmanager
-def _listening(config: Config) -> Iterator[dict[str, Any]]:
-    """What a search for the number of regimes tells, and how it is stopped."""
-    with display.stop_on_interrupt() as should_stop, display.training_progress(config.training.steps) as show:
-        yield {"on_report": show, "on_note": show, "should_stop": should_stop}
-
-
-def _score_known(fitted: Run, series: list[Series], out: Path, curve: list[float]) -> None:
-    """Where true regimes came with the data, they score the fit: on what it was fitted to."""
-    known = [one for one in series if one.s is not None and (one.s >= 0).any()]
-    if not known:
-        return
-    rows = {fitted.config.kind: reporting.score_run(fitted, known)}
-    display.print_scores(rows, f"{len(known)} recordings with known regimes, percent")
-    write_json(out / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": curve or None})
+    console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}{fits}")

@@ -1,17 +1,24 @@
-"""The options about reading, once for all commands: a command that has a parameter `given` takes them all."""
+"""What commands that read recordings share: the argument for them, and the options for how they are read."""
 
 import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from swerve.data.reading import Choices, Reading
+from swerve.data.reading import Choices, Reading, flag_of
 
 PANEL = "How recordings are read"
-SINGULAR = {"control_columns": "control-column", "columns": "column"}
+Data = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV, TSV, Parquet, HDF5, NPZ, NPY, BVH or AMC files, or folders of them or of pictures. A row is a frame,"
+        " a column is a channel; one recording per file unless there is a --sequence-column."
+    ),
+]
 
 
 def takes_reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -39,24 +46,6 @@ def takes_reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return adding
 
 
-def reading_options(reading: Reading) -> list[str]:
-    """The words on a command line that say how to read so."""
-    words = []
-    for one in fields(Reading):
-        value = getattr(reading, one.name)
-        if "help" not in one.metadata or value == one.default:
-            continue
-        values = value if isinstance(value, tuple) else (value,)
-        words += [
-            word for each in values for word in ([_flag(one.name)] if each is True else [_flag(one.name), str(each)])
-        ]
-    return words
-
-
-def _flag(name: str) -> str:
-    return "--" + SINGULAR.get(name, name.replace("_", "-"))
-
-
 def _options() -> list[inspect.Parameter]:
     """One parameter for each choice of a `Reading`."""
     hints, defaults = get_type_hints(Choices), Reading()
@@ -64,7 +53,7 @@ def _options() -> list[inspect.Parameter]:
     for one in fields(Reading):
         if "help" not in one.metadata:
             continue
-        flag = _flag(one.name)
+        flag = flag_of(one.name)
         default = getattr(defaults, one.name)
         several, yes_or_no = isinstance(default, tuple), isinstance(default, bool)
         usual = "" if default is None or several or yes_or_no else f" By default {default}."

@@ -7,6 +7,8 @@ from typing import Any, TypedDict, Unpack
 
 from swerve.errors import InputError, nearest
 
+SINGULAR = {"control_columns": "control-column", "columns": "column"}
+
 
 class Choices(TypedDict, total=False):
     """The choices of a `Reading`, as keywords."""
@@ -96,6 +98,24 @@ class Reading:
         """The inverse of dataclasses.asdict after a passage through JSON; what it does not know it leaves out."""
         known = {one.name for one in dataclasses.fields(Reading)}
         return Reading(**{name: _plain(value) for name, value in stored.items() if name in known})
+
+
+def reading_options(reading: Reading) -> list[str]:
+    """The words on a command line that say how to read so."""
+    words = []
+    for one in dataclasses.fields(Reading):
+        value = getattr(reading, one.name)
+        if "help" not in one.metadata or value == one.default:
+            continue
+        flag = flag_of(one.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [flag] if each is True else [flag, str(each)]
+    return words
+
+
+def flag_of(name: str) -> str:
+    """The option of a command line for one choice."""
+    return "--" + SINGULAR.get(name, name.replace("_", "-"))
 
 
 def _plain(value: Any) -> Any:

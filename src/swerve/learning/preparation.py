@@ -23,7 +23,6 @@ from swerve.inference.frames import Frames
 from swerve.settings.sections import Config
 from swerve.types import Series
 from swerve.views.codes import ImageCode, read_codes
-from swerve_lab.boards.board import Board
 
 SHORTEST = 4  # frames; less than this shows no dynamics
 LARGEST = 1e30  # whose square, as a float32, is hardly a number any more
@@ -147,13 +146,6 @@ def coded(prepared: Prepared, code: ImageCode) -> Prepared:
         dropped=(),
         image=None,
     )
-
-
-def coded_board(board: Board, prepared: Prepared, code: ImageCode) -> Board:
-    """The same sequences as `coded` recordings."""
-    codes = read_codes(code.reader, to_frames(prepared.standardizer.apply_to(board.series())))
-    x = np.where(codes.observed, codes.x, np.nan)
-    return dataclasses.replace(board, x=x, clean=x, columns=code_names(x.shape[-1]), image=None)
 
 
 def code_names(size: int) -> tuple[str, ...]:

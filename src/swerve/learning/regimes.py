@@ -30,11 +30,11 @@ from swerve.learning.restarts import pick
 from swerve.learning.step import TrainingData, for_every_sequence
 from swerve.models.model import Model, maker_of
 from swerve.settings import kinds
+from swerve.settings.defaults import FEWEST_REGIMES, MOST_REGIMES
 from swerve.settings.sections import Config, Variant
 from swerve.settings.text import as_dict, with_kind
 from swerve.types import Series
 
-FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 PIECES, FOLDS = 40, 4  # parts of recordings, and how many times some of them are held out
 SHORTEST_PIECE = 20  # frames
@@ -45,8 +45,8 @@ def choose_regimes(
     series: Sequence[Series],
     config: Config,
     *,
-    first: int = FIRST,
-    last: int = LAST,
+    first: int = FEWEST_REGIMES,
+    last: int = MOST_REGIMES,
     out: Path | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     on_note: Callable[[str], None] = lambda note: None,

@@ -5,14 +5,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from swerve.settings.sections import Config
-from swerve.errors import InputError
-from swerve.settings.text import as_dict, from_dict
 from swerve.data.trees import read_json, write_json
+from swerve.errors import InputError
+from swerve.settings.sections import Config
+from swerve.settings.text import as_dict, from_dict
 
 RUN_FILE = "run.json"
 CHOOSING_FOLDER = "choosing"  # where a fit looks for the number of regimes before it begins

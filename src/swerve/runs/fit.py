@@ -8,30 +8,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
-from swerve.learning import budget
-from swerve.runs import claim
-from swerve.choosing import kinds as selection, trust
-from swerve.runs.alignment import align
-from swerve.models.model import maker_of
-from swerve.settings import kinds
-from swerve.learning.regimes import too_few
-from swerve.settings.sections import Config
+from swerve.choosing import kinds as selection
+from swerve.choosing import trust
+from swerve.choosing.trust import Trust
 from swerve.data import tables
 from swerve.data.reading import Reading
+from swerve.data.trees import digest_of
 from swerve.data.windows import cut
 from swerve.errors import InputError
-from swerve.runs.run import MODEL_FILE, Others, Run, with_model
+from swerve.learning import budget
 from swerve.learning.fit import fit_by_search, fit_system
-from swerve.runs.loading import load, load_names
-from swerve.learning.preparation import Prepared, prepare
-from swerve.settings.text import expected_duration, with_kind
-from swerve.data.trees import digest_of
 from swerve.learning.loop import Report, Trained
+from swerve.learning.preparation import Prepared, prepare
+from swerve.learning.regimes import too_few
 from swerve.learning.restarts import count, pick, stack
 from swerve.learning.step import evaluate
-from swerve.choosing.trust import Trust
+from swerve.models.model import maker_of
+from swerve.runs import claim
+from swerve.runs.alignment import align
+from swerve.runs.loading import load, load_names
+from swerve.runs.run import MODEL_FILE, Others, Run, with_model
+from swerve.settings import kinds
+from swerve.settings.sections import Config
+from swerve.settings.text import expected_duration, with_kind
 from swerve.types import Series
 
 CHECKPOINT_FILE = "training.safetensors"

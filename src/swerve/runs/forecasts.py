@@ -8,8 +8,8 @@ from pathlib import Path
 from swerve.data.atomic import whole_folder
 from swerve.data.columns import select_columns
 from swerve.data.windows import cut
-from swerve.runs.run import LONGEST_PAST, Run
 from swerve.report import figures
+from swerve.runs.run import LONGEST_PAST, Run
 from swerve.types import Forecast, Series
 
 SHOWN_PAST = 100  # frames, or three times as many as the forecast has

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from swerve.models import arhmm
-from swerve.inference import chunks
 from swerve.data.windows import Standardizer, frames_between, to_frames
+from swerve.inference import chunks
+from swerve.inference.frames import Frames
+from swerve.learning.step import held_out_key
+from swerve.models.model import Model
 from swerve.runs.segment import (
     MOST_FRAMES,
     MOST_VALUES,
@@ -26,9 +28,6 @@ from swerve.runs.segment import (
     worthwhile_labels,
     worthwhile_labels_of_one,
 )
-from swerve.models.model import Model
-from swerve.learning.step import held_out_key
-from swerve.inference.frames import Frames
 from swerve.types import Segmentation, Series
 
 
@@ -134,7 +133,9 @@ class Applied:
         walk = self.model.walk(ahead=False)
         assert walk is not None
         chunk = chunk_length(one.x.shape[1], self.regimes)
-        return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), held_out_key(0)[None], chunk=chunk)
+        return chunks.bound(
+            walk, partial(frames_between, one, self.standardizer), len(one), held_out_key(0)[None], chunk=chunk
+        )
 
     def _infer_batch(
         self, series: Sequence[Series], batch: list[int], length: int, samples: int, viterbi: bool

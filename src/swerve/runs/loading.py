@@ -9,20 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from swerve.runs.alignment import Alignment
-from swerve.settings.sections import Config
+from swerve.choosing.trust import Trust
 from swerve.data.reading import Reading
+from swerve.data.trees import load_about, load_tree, read_json
 from swerve.data.windows import Standardizer
 from swerve.errors import InputError
-from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, RESTARTS_FILE, TRUST_FILE, Others, Run
-from swerve.views.codes import ImageCode
-from swerve.runs.names import GivenNames
-from swerve.settings.text import from_dict
-from swerve.models.model import Model, Shape, maker_of
-from swerve.data.trees import load_about, load_tree, read_json
-from swerve.learning.loop import History
-from swerve.choosing.trust import Trust
 from swerve.inference.frames import Key
+from swerve.learning.loop import History
+from swerve.models.model import Model, Shape, maker_of
+from swerve.runs.alignment import Alignment
+from swerve.runs.names import GivenNames
+from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, RESTARTS_FILE, TRUST_FILE, Others, Run
+from swerve.settings.sections import Config
+from swerve.settings.text import from_dict
+from swerve.views.codes import ImageCode
 
 
 def load(folder: str | Path) -> Run:

@@ -13,22 +13,22 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swerve.choosing import trust
-from swerve.runs.alignment import Order
-from swerve.runs.infer import Inferred
-from swerve.data.atomic import whole_folder
-from swerve.choosing.regimes import Choice
-from swerve.data.columns import select_columns
-from swerve.errors import InputError
 from swerve.choosing.matching import one_to_one, pooled_confusion
+from swerve.choosing.regimes import Choice
 from swerve.choosing.scores import score
-from swerve.runs.run import Run
-from swerve.cli.reading import reading_options
+from swerve.data.atomic import whole_folder
+from swerve.data.columns import select_columns
+from swerve.data.reading import reading_options
+from swerve.data.trees import read_arrays, read_json, write_atomically
+from swerve.errors import InputError
+from swerve.learning.loop import History
 from swerve.report import figures
 from swerve.report.packing import Recording
 from swerve.report.page import write_page
+from swerve.runs.alignment import Order
+from swerve.runs.infer import Inferred
+from swerve.runs.run import Run
 from swerve.settings.text import expected_duration, to_options, to_toml
-from swerve.data.trees import read_arrays, read_json, write_atomically
-from swerve.learning.loop import History
 from swerve.types import Segmentation, Series, Skeleton
 
 EXAMPLES_FILE = "examples.npz"

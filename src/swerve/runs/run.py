@@ -12,34 +12,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from swerve.settings.text import as_dict
-from swerve.models import generation
 from swerve.choosing import trust
-from swerve.runs.alignment import Alignment, Order, rearranged, renumbered
-from swerve.runs.infer import Applied, Inferred
+from swerve.choosing.trust import Trust
 from swerve.data.atomic import whole_file, whole_folder
-from swerve.settings import kinds
-from swerve.settings.sections import Config
 from swerve.data.columns import names_of, select_columns
 from swerve.data.reading import Reading
+from swerve.data.trees import save_tree, write_json
 from swerve.data.windows import Standardizer, cut, to_frames
 from swerve.errors import InputError
-from swerve.runs.names import GivenNames, all_names, with_names
-from swerve.learning.preparation import Prepared, check_finite
-from swerve.runs.segment import NOISE_SEED, bucket_length
-from swerve.models.model import Model
-from swerve.data.trees import save_tree, write_json
-from swerve.learning.loop import History
-from swerve.learning.restarts import pick
-from swerve.choosing.trust import Trust
-from swerve.types import Forecast, Segmentation, Series
 from swerve.inference.frames import Frames
+from swerve.learning.loop import History
+from swerve.learning.preparation import Prepared, check_finite
+from swerve.learning.restarts import pick
+from swerve.models import generation
+from swerve.models.model import Model
+from swerve.runs.alignment import Alignment, Order, rearranged, renumbered
+from swerve.runs.infer import Applied, Inferred
+from swerve.runs.names import GivenNames, all_names, with_names
+from swerve.runs.segment import NOISE_SEED, bucket_length
+from swerve.settings import kinds
+from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES
+from swerve.settings.sections import Config
+from swerve.settings.text import as_dict
+from swerve.types import Forecast, Segmentation, Series
 
 MODEL_FILE, HISTORY_FILE, REGIMES_FILE = "model.safetensors", "history.json", "regimes.json"
 RESTARTS_FILE, TRUST_FILE = "restarts.safetensors", "trust.json"
-DEFAULT_SAMPLES = 16
-DEFAULT_FUTURES = 1000
-DEFAULT_QUANTILES = (0.1, 0.5, 0.9)
 LONGEST_PAST = 2000  # frames that a forecast looks back on
 
 

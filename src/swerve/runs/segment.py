@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from swerve.inference import messages
+from swerve.inference.frames import Frames
 from swerve.learning.step import held_out_key
 from swerve.models.model import Inference, Knobs, Model
-from swerve.inference.frames import Frames
 
 SHORTEST_BUCKET = 16
 LARGEST_BATCH = 64

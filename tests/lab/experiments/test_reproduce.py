@@ -7,8 +7,8 @@ import pytest
 from tiny import TINY_ROW, TINY_SIZES
 from typer.testing import CliRunner
 
-from swerve.cli import main as cli
 from swerve.errors import InputError
+from swerve_lab import cli
 from swerve_lab.experiments import reproduce
 from swerve_lab.experiments.rows import TEST_SEED, TRAINING_SEED, read_row
 

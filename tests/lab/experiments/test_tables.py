@@ -8,9 +8,9 @@ from rich.box import HEAVY_HEAD
 from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
-from swerve.cli import display
-from swerve.cli import main as cli
+from swerve.cli.console import console
 from swerve.errors import InputError
+from swerve_lab import cli
 from swerve_lab.experiments import tables as results
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -18,7 +18,7 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 
 @pytest.fixture
 def wide(monkeypatch):
-    monkeypatch.setattr(display.console, "_width", 220)
+    monkeypatch.setattr(console, "_width", 220)
     monkeypatch.setattr(results, "SIMPLE_HEAD", HEAVY_HEAD)  # with borders between the cells
 
 

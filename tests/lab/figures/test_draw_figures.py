@@ -1,22 +1,26 @@
-"""Each drawing of experiments/figures.py on a few sequences of its board, by a model that knows the truth."""
+"""Each drawing of swerve_lab.studies.figures on a few sequences of its board, by a model that knows the truth."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from swerve.runs.run import Run
 from swerve.types import Segmentation
 from swerve_lab.boards import catalog as boards
 from swerve_lab.studies import figures
 
 
-class Knowing:
+class Knowing(Run):
     """Stands for a run: the truth under other numbers, and x itself as what it expects."""
 
-    def segment(self, series):
+    def __init__(self):
+        pass
+
+    def segment(self, series, **_):
         return [Segmentation(2 - one.s.astype(int) % 3, np.eye(3)[2 - one.s % 3]) for one in series]
 
-    def infer(self, series):
+    def infer(self, series, **_):
         return [SimpleNamespace(expected=one.x) for one in series]
 
 

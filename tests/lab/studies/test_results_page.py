@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import jax
@@ -13,6 +12,7 @@ import pytest
 from swerve.api import make_config
 from swerve.models.arhmm import Covariance
 from swerve.models.arhmm.model import blank
+from swerve.settings.text import as_dict
 from swerve_lab.experiments import tables as results
 from swerve_lab.experiments.rows import TEST_SEED, TRAINING_SEED, read_row
 from swerve_lab.studies import decoding, figures
@@ -187,7 +187,7 @@ def test_a_row_whose_settings_have_changed_says_so(experiments):
     path.write_text('[experiment]\nboard = "bouncing-ball"\n')
     experiment, config = read_row(path)
     seeds = {"training": TRAINING_SEED, "test": TEST_SEED}
-    settings = {"experiment": dataclasses.asdict(experiment), "config": dataclasses.asdict(config), "seeds": seeds}
+    settings = {"experiment": dataclasses.asdict(experiment), "config": as_dict(config), "seeds": seeds}
     store(experiments, "arm/snlds", **settings)
     assert page.OTHER_SETTINGS not in page.table("arm", experiments)
     path.write_text('[experiment]\nboard = "bouncing-ball"\nruns = 7\n')
@@ -257,10 +257,10 @@ def test_a_switch_is_as_late_as_the_nearest_that_was_found():
 def test_models_stand_side_by_side_in_their_default_recipe(experiments):
     arhmm, paper = make_config(2, "arhmm"), make_config(2, "slds", "paper-short")
     chose = [{"lags": 1, "features": 0}]
-    store(experiments, "bouncing-ball/arhmm", "bouncing-ball", model="arhmm", config=asdict(arhmm), details=chose)
-    store(experiments, "bouncing-ball/slds", "bouncing-ball", model="slds", config=asdict(paper))
-    store(experiments, "bouncing-ball/one", "bouncing-ball", config=asdict(make_config()), row=results.SINGLE)
-    store(experiments, "bouncing-ball/oracle", "bouncing-ball", model="oracle", config=asdict(make_config()))
+    store(experiments, "bouncing-ball/arhmm", "bouncing-ball", model="arhmm", config=as_dict(arhmm), details=chose)
+    store(experiments, "bouncing-ball/slds", "bouncing-ball", model="slds", config=as_dict(paper))
+    store(experiments, "bouncing-ball/one", "bouncing-ball", config=as_dict(make_config()), row=results.SINGLE)
+    store(experiments, "bouncing-ball/oracle", "bouncing-ball", model="oracle", config=as_dict(make_config()))
     lines = page.models("bouncing-ball", experiments).splitlines()[2:]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     size = sum(leaf.size for leaf in jax.tree.leaves(blank(2, 1, 1, Covariance.DIAGONAL)))

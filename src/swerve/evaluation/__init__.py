@@ -1,1 +1,0 @@
-"""How good a segmentation is: label arrays in, numbers out."""

@@ -1,1 +1,0 @@
-"""p(x, z, s) and its parts."""

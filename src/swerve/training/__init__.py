@@ -1,1 +1,0 @@
-"""Training: one pure update, the axis of restarts, the loop around them, and checkpoints."""
