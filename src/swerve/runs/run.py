@@ -159,7 +159,8 @@ class Run:
         """The posterior mean of the hidden state z in every frame of every recording."""
         if not self.offers(kinds.STATES):
             raise InputError(
-                f"A model of kind '{self.config.kind}' has no hidden states to give: fit {kinds.offering(kinds.STATES)}."
+                f"A model of kind '{self.config.kind}' has no hidden states to give:"
+                f" fit {kinds.offering(kinds.STATES)}."
             )
         _at_least_one(samples=samples)
         key, ready = jax.random.key(NOISE_SEED), self.standardizer.apply_to(self.checked(series))
@@ -278,7 +279,8 @@ class Run:
         if most is not None and len(one) > most:
             raise InputError(
                 f'Recording "{one.name}" has {len(one)} frames, but the model "{self.config.kind}" needs a recording'
-                f" as a whole, here of at most {most} frames: cut it, or use {kinds.offering(kinds.LONG)}, which take any."
+                f" as a whole, here of at most {most} frames: cut it, or use {kinds.offering(kinds.LONG)},"
+                " which take any."
             )
 
     def _check_image(self, one: Series) -> None:
