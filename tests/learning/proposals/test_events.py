@@ -174,7 +174,8 @@ def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_
     asked = []
     nothing = Candidate(None, np.nan, 1, 0, labels)
     monkeypatch.setattr(events, "fit_from_guess", lambda *_, **__: asked.append(True) or nothing)
-    frames = Frames(*(np.ones(shape) for shape in ((10, 40, 1), (10, 40, 1), (10, 40), (10, 40, 0))))
+    seen = np.ones((10, 40, 1), bool)
+    frames = Frames(np.ones(seen.shape), seen, seen[..., 0], np.ones((10, 40, 0)))
     question = Asked(frames, frames, 2, [2], True, jax.random.key(0))
     assert events.propose(question, {2: found}, ArHmmConfig(), Config().recipe, strength=1.0) is None
     assert bool(asked) is counted
