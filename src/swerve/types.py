@@ -26,20 +26,20 @@ class Skeleton:
 
 
 @dataclass(frozen=True)
-class Source:
-    """The frames of a recording as its file has them, where a model sees others."""
+class Clock:
+    """The rows of a recording's file, where a model sees other frames."""
 
     rows: Int[np.ndarray, " R"]
-    """The row of the file of each."""
+    """Their numbers in the file, which may hold other recordings too."""
     times: Float[np.ndarray, " R"] | None
     covered_by: Int[np.ndarray, " R"]
-    """The frame that stands for it in the recording that a model sees."""
+    """The frame that stands for each in the recording that a model sees."""
     inserted: int = 0
     """Frames that were missing in a regular grid of times, and were added as missing frames."""
 
 
 @dataclass(frozen=True)
-class Series:
+class Recording:
     """One recording in its own units. NaN in `x` is a missing value; `s` is the truth, for scoring only."""
 
     x: Float[np.ndarray, "T D"]
@@ -55,11 +55,15 @@ class Series:
     """The row (or frame) of the file that each frame was taken from, where it is not the same number. A frame between
     rows has the row nearest to it or, in a gap, the row before."""
     skeleton: Skeleton | None = None
-    source: Source | None = None
-    """The way back to the frames of the file, where frames were left out, added or resampled."""
+    clock: Clock | None = None
+    """The way back to the rows of the file, where frames were left out, added or resampled."""
 
     def __len__(self) -> int:
         return len(self.x)
+
+
+Series = Recording
+"""The name it had before."""
 
 
 @dataclass(frozen=True)

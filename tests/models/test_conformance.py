@@ -19,7 +19,7 @@ from swerve.errors import InputError
 from swerve.runs import fit as run
 from swerve.runs.alignment import Alignment
 from swerve.settings.sections import Config
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 NOW = ("arhmm",)  # all others have quick tests of their own, and come here in `make test-all`
@@ -34,20 +34,20 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")
-def recordings() -> list[Series]:
+def recordings() -> list[Recording]:
     """Five recordings of two channels and different lengths, with missing cells and a gap of whole frames."""
     made = [one.x[:length] for one, length in zip(whole(), LENGTHS, strict=True)]
     made[1][20:26] = np.nan
     made[2][::7, 0] = np.nan
-    return [Series(x, name=str(i), columns=COLUMNS) for i, x in enumerate(made)]
+    return [Recording(x, name=str(i), columns=COLUMNS) for i, x in enumerate(made)]
 
 
-def whole() -> list[Series]:
+def whole() -> list[Recording]:
     """The height of a ball, and noise beside it."""
     noise = np.random.default_rng(0)
     balls = [one.x for one in bouncing_ball.generate(5, seed=3).series()]
     both = [np.concatenate([x, noise.standard_normal(x.shape)], axis=1) for x in balls]
-    return [Series(x, name=str(i), columns=COLUMNS) for i, x in enumerate(both)]
+    return [Recording(x, name=str(i), columns=COLUMNS) for i, x in enumerate(both)]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -121,7 +121,7 @@ def test_bad_input_is_refused_in_a_sentence(kept, config, recordings):
     fitted, _ = kept
     wide = np.zeros((50, 3))
     with pytest.raises(InputError, match="columns"):
-        fitted.segment([Series(wide, name="wide", columns=("a", "b", "c"))])
+        fitted.segment([Recording(wide, name="wide", columns=("a", "b", "c"))])
     infinite = replace(recordings[0], x=np.where(np.arange(100)[:, None] == 3, np.inf, recordings[0].x))
     with pytest.raises(InputError, match="infinite"):
         run.fit([infinite, *recordings[1:]], config)

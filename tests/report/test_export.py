@@ -14,7 +14,7 @@ from swerve.data.reading import Reading
 from swerve.data.sampling import sampled
 from swerve.errors import InputError
 from swerve.report import export
-from swerve.types import Segmentation, Series
+from swerve.types import Recording, Segmentation
 
 
 def segmentation(labels, name="walk", regimes=2) -> Segmentation:
@@ -22,8 +22,8 @@ def segmentation(labels, name="walk", regimes=2) -> Segmentation:
     return Segmentation(labels, np.where(np.eye(regimes)[labels] > 0, 0.9, 0.1 / (regimes - 1)), name)
 
 
-def walk(frames: int, **fields) -> Series:
-    return Series(np.arange(float(frames))[:, None], name="walk", columns=("x",), **fields)
+def walk(frames: int, **fields) -> Recording:
+    return Recording(np.arange(float(frames))[:, None], name="walk", columns=("x",), **fields)
 
 
 def table(path: Path) -> list[list[str]]:
@@ -123,9 +123,9 @@ def test_what_can_not_be_written_leaves_nothing(tmp_path, options, message):
 def test_names_that_can_not_be_files(tmp_path):
     assert export.file_name("../a b/c") == "_a_b_c" and export.file_name("...") == "recording"
     with pytest.raises(InputError, match="would share one file"):
-        export.check_file_names([Series(np.ones((2, 1)), name=name) for name in ("a b", "a:b")])
+        export.check_file_names([Recording(np.ones((2, 1)), name=name) for name in ("a b", "a:b")])
     with pytest.raises(InputError, match=r"'segments.csv' and 'segments' would share one file"):
-        export.check_file_names([Series(np.ones((2, 1)), name="segments")])
+        export.check_file_names([Recording(np.ones((2, 1)), name="segments")])
 
 
 def full(*_):

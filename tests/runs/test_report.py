@@ -21,7 +21,7 @@ from swerve.runs.run import Run
 from swerve.settings.text import with_stickiness
 from swerve.data.trees import write_json
 from swerve.learning.loop import History
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.types import Segmentation, Recording, Skeleton
 
 FRAMES = 60
 COLUMNS = ("height", "weight")
@@ -45,9 +45,9 @@ def found(labels, name="walk") -> Inferred:
     return Inferred(Segmentation(labels, np.eye(3)[labels], name), np.zeros((len(labels), 2)))
 
 
-def walk(name="walk", frames=FRAMES, truth=None) -> Series:
+def walk(name="walk", frames=FRAMES, truth=None) -> Recording:
     x = np.random.default_rng(0).standard_normal((frames, 2))
-    return Series(x, s=truth, name=name, columns=COLUMNS)
+    return Recording(x, s=truth, name=name, columns=COLUMNS)
 
 
 CALM = np.repeat([0, 1, 2], 20)

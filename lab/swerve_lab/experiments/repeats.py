@@ -25,7 +25,7 @@ from swerve.models.model import AbstractSystem
 from swerve.models.snlds.model import System
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
-from swerve.types import Series
+from swerve.types import Recording
 from swerve.views.codes import ImageCode
 from swerve.views.coordconv import Image
 from swerve_lab.boards.board import Board, Recordings
@@ -39,7 +39,7 @@ class View(NamedTuple):
 
     prepared: Prepared
     board: Board | Recordings
-    recordings: Sequence[Series] = ()
+    recordings: Sequence[Recording] = ()
     """As they were before they were prepared."""
 
 

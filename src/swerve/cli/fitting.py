@@ -25,7 +25,7 @@ from swerve.runs.run import Run
 from swerve.settings.recipes import RECIPES
 from swerve.settings.sections import Config
 from swerve.settings.text import read_toml, with_stickiness
-from swerve.types import Series
+from swerve.types import Recording
 
 
 @takes_reading()
@@ -164,7 +164,7 @@ def _listening(config: Config) -> Iterator[dict[str, Any]]:
         yield {"on_report": show, "on_note": show, "should_stop": should_stop}
 
 
-def _score_known(fitted: Run, series: list[Series], out: Path, curve: list[float]) -> None:
+def _score_known(fitted: Run, series: list[Recording], out: Path, curve: list[float]) -> None:
     """Where true regimes came with the data, they score the fit: on what it was fitted to."""
     known = [one for one in series if one.s is not None and (one.s >= 0).any()]
     if not known:

@@ -8,7 +8,7 @@ import typer
 from swerve.cli import display
 from swerve.data import tables
 from swerve.data.reading import Reading
-from swerve.types import Series
+from swerve.types import Recording
 
 Data = Annotated[
     list[Path],
@@ -19,7 +19,7 @@ Data = Annotated[
 ]
 
 
-def read_recordings(data: list[Path], reading: Reading) -> list[Series]:
+def read_recordings(data: list[Path], reading: Reading) -> list[Recording]:
     """Reads them, and prints what was done to them that their owner may not expect."""
     series = tables.read(data, reading)
     for note in tables.notes(series):

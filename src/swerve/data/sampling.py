@@ -10,21 +10,21 @@ from swerve.data.resampling import ROUNDING, closeness, nearest_frames, regular_
 from swerve.data.table import UNLABELLED
 from swerve.data.times import check_one_rate, check_order, places_in_grid, step_of
 from swerve.errors import InputError
-from swerve.types import Series, Source
+from swerve.types import Clock, Recording
 
 
 @dataclass(frozen=True)
 class Regular:
     """A recording at regular times: `places` says where in it the frames of the file lie."""
 
-    series: Series
+    series: Recording
     rows: Int[np.ndarray, " G"]
     places: Float[np.ndarray, " T"]
     inserted: int = 0
 
 
-def sampled(series: Series, reading: Reading, where: str) -> Series:
-    """The recording as a model sees it. If that is not as the file has it, `source` leads back.
+def sampled(series: Recording, reading: Reading, where: str) -> Recording:
+    """The recording as a model sees it. If that is not as the file has it, `clock` leads back.
 
     A frame that is left out belongs to the next one that is kept: the regime of a frame is the one that moved the
     system there from the frame before.
@@ -40,16 +40,16 @@ def sampled(series: Series, reading: Reading, where: str) -> Series:
     result = slice_of(regular.series, chosen)
     covered_by = np.ceil(regular.places / reading.every - ROUNDING).astype(np.int64)
     skipped = np.zeros(reading.skip, np.int64)
-    source = Source(
+    clock = Clock(
         rows=rows,
         times=series.times,
         covered_by=np.concatenate([skipped, np.minimum(covered_by, len(result) - 1)]),
         inserted=regular.inserted,
     )
-    return replace(result, rows=regular.rows[chosen], source=source)
+    return replace(result, rows=regular.rows[chosen], clock=clock)
 
 
-def slice_of(series: Series, chosen: slice) -> Series:
+def slice_of(series: Recording, chosen: slice) -> Recording:
     """Some frames of a recording, with all that goes with them."""
 
     def part(values: np.ndarray | None) -> np.ndarray | None:
@@ -62,11 +62,11 @@ def slice_of(series: Series, chosen: slice) -> Series:
         s=part(series.s),
         times=part(series.times),
         rows=part(series.rows),
-        source=None,
+        clock=None,
     )
 
 
-def _regular(series: Series, reading: Reading, where: str) -> Regular:
+def _regular(series: Recording, reading: Reading, where: str) -> Regular:
     assert series.rows is not None
     as_it_is = Regular(series, series.rows, np.arange(float(len(series))))
     if series.times is None:
@@ -85,7 +85,7 @@ def _regular(series: Series, reading: Reading, where: str) -> Regular:
     return _without_gaps(series, places)
 
 
-def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
+def _without_gaps(series: Recording, places: Int[np.ndarray, " T"]) -> Regular:
     """Missing frames where the times leave room for them. Controls, which must be complete, are interpolated."""
     assert series.rows is not None and series.times is not None
     count = int(places[-1]) + 1
@@ -105,7 +105,7 @@ def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
     return Regular(filled, series.rows[before], places.astype(float), count - len(series))
 
 
-def _resampled(series: Series, rate: float | int, where: str) -> Regular:
+def _resampled(series: Recording, rate: float | int, where: str) -> Regular:
     assert series.rows is not None and series.times is not None
     times = series.times
     step = step_of(times) or 1 / rate

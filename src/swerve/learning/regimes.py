@@ -32,7 +32,7 @@ from swerve.models.arhmm import ArHmm
 from swerve.models.arhmm.search import most_agreeing, straddles, window_likelihoods
 from swerve.settings.sections import Config, Variant
 from swerve.settings.text import as_dict, with_kind
-from swerve.types import Series
+from swerve.types import Recording
 
 FIRST, LAST = 1, 6
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
@@ -44,7 +44,7 @@ SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
 
 
 def choose_regimes(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     *,
     first: int = FIRST,
@@ -99,7 +99,7 @@ def kinds_to_search(config: Config, tried: Sequence[int]) -> tuple[str, ...]:
 
 
 def choose_with_arhmms(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     tried: Sequence[int],
     *,
@@ -127,7 +127,7 @@ def choose_with_arhmms(
     return decide(found, lengths, model="arhmm", consensus=config.arhmm.consensus)
 
 
-def _pieces(series: Sequence[Series]) -> list[Series]:
+def _pieces(series: Sequence[Recording]) -> list[Recording]:
     """About as many of one length, which share no frame."""
     length = max(SHORTEST_PIECE, sum(map(len, series)) / PIECES)
     pieces = []

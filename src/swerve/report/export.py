@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from swerve.data.atomic import whole_folder
 from swerve.data.extras import package
 from swerve.errors import InputError, nearest
-from swerve.types import Segmentation, Series
+from swerve.types import Recording, Segmentation
 
 SEGMENTS, CHANGES = "segments.csv", "change_points.json"
 DEFAULT_FORMATS = ("csv", "segments")
@@ -54,15 +54,15 @@ class Segment:
     """The mean probability of the regime over the segment's frames."""
 
 
-def in_the_file(series: Series, found: Segmentation, *, frames_per_second: float | None = None) -> Labelled:
+def in_the_file(series: Recording, found: Segmentation, *, frames_per_second: float | None = None) -> Labelled:
     """Takes the regimes of the frames that a model saw back to the frames of the file.
 
     A frame that was left out has the regime of the frame that covers it. Frames per second give times to those without.
     """
-    source = series.source
-    rows = series.rows if source is None else source.rows
-    covered_by = np.arange(len(found.labels)) if source is None else source.covered_by
-    times = series.times if source is None else source.times
+    clock = series.clock
+    rows = series.rows if clock is None else clock.rows
+    covered_by = np.arange(len(found.labels)) if clock is None else clock.covered_by
+    times = series.times if clock is None else clock.times
     if times is None and frames_per_second is not None:
         times = np.arange(len(covered_by)) / frames_per_second
     return Labelled(
@@ -100,7 +100,7 @@ def segments_of(one: Labelled) -> list[Segment]:
 
 def write(
     folder: str | Path,
-    series: Sequence[Series],
+    series: Sequence[Recording],
     found: Sequence[Segmentation],
     *,
     formats: Sequence[str] = DEFAULT_FORMATS,
@@ -126,7 +126,7 @@ def write(
 
 
 def check(
-    folder: str | Path, series: Sequence[Series], *, formats: Sequence[str], frames_per_second: float | None
+    folder: str | Path, series: Sequence[Recording], *, formats: Sequence[str], frames_per_second: float | None
 ) -> None:
     """Refuses what could not be written, before anything is computed."""
     for one in formats:
@@ -139,7 +139,7 @@ def check(
         raise InputError(f"{place} is no folder that can be written to: choose another --out.")
     for one in series if frames_per_second is None else ():
         timed = [format for format in formats if format in IN_SECONDS]
-        if timed and (one.times if one.source is None else one.source.times) is None:
+        if timed and (one.times if one.clock is None else one.clock.times) is None:
             raise InputError(
                 f"Labels for {timed[0]} are in seconds, and recording '{one.name}' has no times: name their column with"
                 " --time-column, or give --frames-per-second."
@@ -152,7 +152,7 @@ def file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_.[]" else "_" for c in name).lstrip(".")[:200] or "recording"
 
 
-def check_file_names(series: Sequence[Series]) -> None:
+def check_file_names(series: Sequence[Recording]) -> None:
     """Refuses recordings whose labels would lie in the same file."""
     names = {file_name(Path(reserved).stem): reserved for reserved in (SEGMENTS,)}
     for one in series:

@@ -17,7 +17,7 @@ from swerve.report.canvas import png_bytes
 from swerve.report.cards import regime_names, regime_section
 from swerve.report.drawings import curves
 from swerve.report.markup import Markup, joined, tag
-from swerve.report.packing import Recording, packed
+from swerve.report.packing import Shown, packed
 from swerve.report.palette import hex_colors
 from swerve.report.pictures import png_tag
 from swerve.report.scores import Number, Score
@@ -35,7 +35,7 @@ def write_page(
     title: str,
     summary: Sequence[tuple[str, str | Number]] = (),
     warnings: Sequence[tuple[str, str]] = (),
-    recordings: Sequence[Recording] = (),
+    recordings: Sequence[Shown] = (),
     names: Sequence[str] = (),
     history: History | None = None,
     scores: Mapping[str, Mapping[str, Cell]] | None = None,
@@ -138,7 +138,7 @@ def _warnings(warnings: Sequence[tuple[str, str]]) -> Markup:
     return tag("aside", tag("strong", "Please note"), tag("ul", *entries), class_="warnings") if entries else Markup("")
 
 
-def _timeline(recordings: Sequence[Recording]) -> Markup:
+def _timeline(recordings: Sequence[Shown]) -> Markup:
     """Empty places that the script fills; a browser without scripts shows the figures instead."""
     if not recordings:
         return Markup("")

@@ -32,7 +32,7 @@ from swerve.learning.loop import Report, Trained
 from swerve.learning.restarts import count, pick, stack
 from swerve.learning.step import evaluate
 from swerve.choosing.trust import Trust
-from swerve.types import Series
+from swerve.types import Recording
 
 CHECKPOINT_FILE = "training.safetensors"
 CANDIDATES_FOLDER = "candidates"  # the models that `auto` chooses from
@@ -42,7 +42,7 @@ ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
 
 
 def fit(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     *,
     out: Path | None = None,
@@ -216,7 +216,7 @@ def _held_out_windows(run: Run, prepared: Prepared) -> Float[np.ndarray, " N"]:
     return np.asarray(window_likelihoods(model, prepared.validation), float)
 
 
-def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked: Config) -> Run:
+def _with_trust(run: Run, prepared: Prepared, series: Sequence[Recording], *, asked: Config) -> Run:
     """The run with what it says about itself, looked up on some of the recordings."""
     some = _some_of(series)
     segmented = [[one.labels for one in run.segment(some)]]
@@ -256,7 +256,7 @@ def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked
     return dataclasses.replace(run, trust=found)
 
 
-def _some_of(series: Sequence[Series]) -> list[Series]:
+def _some_of(series: Sequence[Recording]) -> list[Recording]:
     """Recordings from all over the list, held out or not, of a bounded number of frames."""
     left = max(2, min(LOOK_FRAMES, LOOK_VALUES // series[0].x.shape[1]))
     stride = max(1, round(sum(map(len, series)) / left))
@@ -269,7 +269,7 @@ def _some_of(series: Sequence[Series]) -> list[Series]:
     return some
 
 
-def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
+def _older_run(align_to: "Run | str | Path", series: Sequence[Recording]) -> Run:
     """The run to align to, if it can read these recordings."""
     try:
         older = align_to if isinstance(align_to, Run) else load(align_to)
@@ -280,7 +280,7 @@ def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
     return older
 
 
-def aligned_to(run: Run, older: Run, series: Sequence[Series], *, called: str = "the older run") -> Run:
+def aligned_to(run: Run, older: Run, series: Sequence[Recording], *, called: str = "the older run") -> Run:
     """The same model, its regimes under the numbers and names of the older run's that they resemble most.
 
     Both segment the recordings, or the first of them where there are many frames.
@@ -295,7 +295,7 @@ def aligned_to(run: Run, older: Run, series: Sequence[Series], *, called: str = 
     return dataclasses.replace(run, aligned=alignment, given_names=names)
 
 
-def _enough(series: Sequence[Series]) -> list[Series]:
+def _enough(series: Sequence[Recording]) -> list[Recording]:
     """The first recordings, as many as tell regimes apart."""
     before = np.cumsum([0, *map(len, series)])[:-1]
     return [one for one, frames in zip(series, before, strict=True) if frames < ALIGNED_FRAMES]

@@ -34,7 +34,7 @@ from swerve.runs.segment import (
 from swerve.models.model import AbstractSystem
 from swerve.learning.step import evaluate, held_out_key
 from swerve.inference.frames import Frames, Key
-from swerve.types import Segmentation, Series
+from swerve.types import Segmentation, Recording
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Applied:
 
     def infer(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         samples: int,
         *,
         viterbi: bool,
@@ -85,7 +85,7 @@ class Applied:
             done += size
         return [results[i] for i in range(len(series))]
 
-    def bound(self, series: Sequence[Series]) -> float:
+    def bound(self, series: Sequence[Recording]) -> float:
         """The bound or exact log-likelihood in nats per frame of standardised data."""
         long = self._long(series)
         short = [one for i, one in enumerate(series) if i not in long]
@@ -103,13 +103,13 @@ class Applied:
         """The longest recording that the model takes; None for one that takes any."""
         return None if walk_of(self.model) is not None else min(MOST_FRAMES, MOST_VALUES // channels)
 
-    def _long(self, series: Sequence[Series]) -> list[int]:
+    def _long(self, series: Sequence[Recording]) -> list[int]:
         """Which recordings are walked through chunk by chunk."""
         if walk_of(self.model) is None:
             return []
         return [i for i, one in enumerate(series) if not fits_at_once(len(one), one.x.shape[1])]
 
-    def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
+    def _infer_long(self, one: Recording, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
         walk = walk_of(self.model)
         assert walk is not None
         expected = np.empty(one.x.shape if expects else (0, one.x.shape[1]))
@@ -129,14 +129,14 @@ class Applied:
         labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
         return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
 
-    def _long_bound(self, one: Series, key: Key) -> float:
+    def _long_bound(self, one: Recording, key: Key) -> float:
         walk = walk_of(self.model, looks_ahead=False)
         assert walk is not None
         chunk = chunk_length(one.x.shape[1], self.regimes)
         return chunks.bound(walk, partial(frames_between, one, self.standardizer), len(one), key[None], chunk=chunk)
 
     def _infer_batch(
-        self, series: Sequence[Series], batch: list[int], length: int, samples: int, viterbi: bool
+        self, series: Sequence[Recording], batch: list[int], length: int, samples: int, viterbi: bool
     ) -> dict[int, Inferred]:
         frames = to_frames(self.standardizer.apply_to([series[i] for i in batch]), length=length)
         padding = bucket_rows(len(batch), length, series[0].x.shape[1]) - len(batch)

@@ -24,12 +24,12 @@ from swerve.choosing.scores import score
 from swerve.runs.run import Run
 from swerve.cli.reading import reading_options
 from swerve.report import figures
-from swerve.report.packing import Recording
+from swerve.report.packing import Shown
 from swerve.report.page import write_page
 from swerve.settings.text import expected_duration, to_options, to_toml
 from swerve.data.trees import read_arrays, read_json, write_atomically
 from swerve.learning.loop import History
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.types import Segmentation, Recording, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
@@ -51,7 +51,7 @@ SHOWN_SCORES = tuple(SCORE_NAMES)
 class FrameF1Curve:
     """Frame F1 of the best restart at every look: drawn, and used for nothing else. Empty without true regimes."""
 
-    def __init__(self, series: Sequence[Series]):
+    def __init__(self, series: Sequence[Recording]):
         self.series = [one for one in series if one.s is not None][:CURVE_RECORDINGS]
         self.values: list[float] = []
 
@@ -61,7 +61,7 @@ class FrameF1Curve:
             self.values.append(score_run(run, self.series, samples=1)["frame_f1"])
 
 
-def score_run(run: Run, series: Sequence[Series], **options: Any) -> dict[str, float]:
+def score_run(run: Run, series: Sequence[Recording], **options: Any) -> dict[str, float]:
     """Scores of recordings whose true regimes are known."""
     truth = [one.s for one in series if one.s is not None]
     return score([one.labels for one in run.segment(series, **options)], truth).as_dict()
@@ -86,7 +86,7 @@ def _known(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in row.items() if value is not None}
 
 
-def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
+def save_examples(folder: Path, series: Sequence[Recording], inferred: Sequence[Inferred]) -> None:
     """Keeps a few recordings with their regimes, so that a report can be drawn from the folder alone."""
     arrays: dict[str, np.ndarray] = {}
     for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
@@ -108,7 +108,7 @@ def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inf
     write_atomically(folder / EXAMPLES_FILE, content.getvalue())
 
 
-def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
+def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Recording], list[Inferred]]:
     """The inverse of saving them; of a long recording, its beginning."""
     path = folder / EXAMPLES_FILE
     if not path.is_file():
@@ -119,7 +119,7 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
         if f"{i}.x" not in stored:
             break
         name = str(stored[f"{i}.name"])
-        one = Series(
+        one = Recording(
             stored[f"{i}.x"],
             s=stored.get(f"{i}.truth"),
             name=name,
@@ -141,7 +141,7 @@ def example_lengths(folder: Path) -> list[int]:
     return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
 
 
-def _optional(one: Series) -> dict[str, np.ndarray | None]:
+def _optional(one: Recording) -> dict[str, np.ndarray | None]:
     return {"truth": one.s, "times": one.times, "rows": one.rows}
 
 
@@ -154,7 +154,7 @@ def _skeleton_of(stored: np.ndarray | None) -> Skeleton | None:
 def write_report(
     folder: Path,
     run: Run,
-    series: Sequence[Series],
+    series: Sequence[Recording],
     inferred: Sequence[Inferred],
     *,
     scores: Mapping[str, Mapping[str, float]] | None = None,
@@ -199,7 +199,7 @@ def write_report(
             summary=summary(run, inferred),
             warnings=warnings(run, inferred),
             recordings=[
-                Recording(one, found.segmentation, found.expected, true, length)
+                Shown(one, found.segmentation, found.expected, true, length)
                 for one, found, true, length in zip(
                     series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
                 )
@@ -303,14 +303,14 @@ def _matched_truth(series, inferred) -> list[np.ndarray | None]:
     return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
 
 
-def _rebuilt(run: Run, one: Series, found: Inferred) -> Figure:
+def _rebuilt(run: Run, one: Recording, found: Inferred) -> Figure:
     if run.image is None:
         return figures.reconstruction(one.x, found.expected, columns=run.columns, title=one.name)
     observed, expected = (np.nan_to_num(x).reshape(1, -1, *run.image) for x in (one.x, found.expected))
     return figures.overlays({"observed": observed, "as the model expects it": expected}, title=one.name)
 
 
-def _ribbon(run: Run, one: Series, found: Inferred, truth):
+def _ribbon(run: Run, one: Recording, found: Inferred, truth):
     return figures.ribbon(
         one.x,
         found.segmentation.probabilities,

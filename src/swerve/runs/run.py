@@ -33,7 +33,7 @@ from swerve.data.trees import save_tree, write_json
 from swerve.learning.loop import History
 from swerve.learning.restarts import pick
 from swerve.choosing.trust import Trust
-from swerve.types import Forecast, Segmentation, Series
+from swerve.types import Forecast, Segmentation, Recording
 from swerve.inference.frames import Frames
 
 MODEL_FILE, HISTORY_FILE, REGIMES_FILE = "model.safetensors", "history.json", "regimes.json"
@@ -106,7 +106,7 @@ class Run:
 
     def segment(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         *,
         samples: int = DEFAULT_SAMPLES,
         viterbi: bool = False,
@@ -118,7 +118,7 @@ class Run:
 
     def infer(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         *,
         samples: int = DEFAULT_SAMPLES,
         viterbi: bool = False,
@@ -134,7 +134,7 @@ class Run:
         )
         return [self._as_numbered(one) for one in found]
 
-    def consensus(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
+    def consensus(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
         """The regimes that most restarts vote for, with the share of them that agrees at every frame."""
         if self.others is None:
             raise InputError(
@@ -152,11 +152,11 @@ class Run:
             for one, (labels, share) in zip(chosen, agreed, strict=True)
         ]
 
-    def score(self, series: Sequence[Series]) -> float:
+    def score(self, series: Sequence[Recording]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
         return self._applied.bound(self.checked(series))
 
-    def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
+    def transform(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
         """The posterior mean of the hidden state z in every frame of every recording."""
         if not isinstance(self.model, System):
             raise InputError(f"A model of kind '{self.config.kind}' has no hidden states to give: fit snlds or slds.")
@@ -165,7 +165,7 @@ class Run:
         found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
         return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
 
-    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Series]:
+    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Recording]:
         """Recordings that the model makes up, with their regimes. `controls` (length, U) drive all of them."""
         _at_least_one(length=length, count=count)
         model = self._generative()
@@ -174,12 +174,12 @@ class Run:
         drawn = jax.vmap(lambda key: generation.sequence(model, u, key=key))(keys)
         x, s = self._in_units(drawn.x), renumbered(np.asarray(drawn.s, np.int64), self.order)
         u = None if controls is None else np.asarray(controls, float)
-        made = partial(Series, u=u, columns=self.columns, image=self.image)
+        made = partial(Recording, u=u, columns=self.columns, image=self.image)
         return [made(x[i], s=s[i], name=str(i)) for i in range(count)]
 
     def forecast(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         horizon: int,
         *,
         quantiles: Sequence[float] = DEFAULT_QUANTILES,
@@ -254,7 +254,7 @@ class Run:
         found = dataclasses.replace(found, labels=labels, probabilities=probabilities, names=self.names)
         return dataclasses.replace(one, segmentation=found)
 
-    def checked(self, series: Sequence[Series]) -> list[Series]:
+    def checked(self, series: Sequence[Recording]) -> list[Recording]:
         """The recordings with the model's columns, if it can read them."""
         if not series:
             raise InputError("There are no recordings.")
@@ -272,7 +272,7 @@ class Run:
             self._check_length(one)
         return select_columns(series, self.columns)
 
-    def _check_length(self, one: Series) -> None:
+    def _check_length(self, one: Recording) -> None:
         most = self._applied.most_frames(one.x.shape[1])
         if most is not None and len(one) > most:
             raise InputError(
@@ -280,7 +280,7 @@ class Run:
                 f" as a whole, here of at most {most} frames: cut it, or use snlds, slds or arhmm, which take any."
             )
 
-    def _check_image(self, one: Series) -> None:
+    def _check_image(self, one: Recording) -> None:
         if one.image != self.image:
             ours, theirs = (
                 "numbers" if image is None else f"images of {image[0]} x {image[1]} pixels"
@@ -326,7 +326,7 @@ class Run:
         return self.standardizer.invert(np.asarray(x, float))
 
 
-def _padded(one: Series) -> Frames:
+def _padded(one: Recording) -> Frames:
     """One recording, padded to a length that others share."""
     frames = to_frames([one], length=bucket_length(len(one)))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), frames)

@@ -20,7 +20,7 @@ from swerve.models.arhmm.search import (
     simplest_that_pays,
 )
 from swerve.settings.sections import ArHmmConfig, Config, TrainingConfig
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball, dubins
 
 
@@ -77,7 +77,7 @@ def test_guides_are_silent_before_a_switch_for_as_many_frames_as_they_read(monke
     labels = np.array([[0, 0, 0, 0, 1, 2, 2, 2, 2, 1]])
     monkeypatch.setattr(seeds, "labels_of", lambda model, frames: labels)
     monkeypatch.setattr(seeds, "responsibilities", lambda model, frames: jax.nn.one_hot(labels, 3))
-    frames = to_frames([Series(np.zeros((labels.size, 1)))])
+    frames = to_frames([Recording(np.zeros((labels.size, 1)))])
     told = np.asarray(seeds._silent_before_switches(candidate(2, 0.0, LONG), frames))
     speaks = told.sum(axis=-1) > 0
     assert speaks[0].tolist() == [True, True, False, False, False, True, True, False, False, True]
