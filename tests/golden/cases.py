@@ -136,7 +136,7 @@ def long(kind: str, folder: Path) -> Any:
     return {
         "held_out": run.held_out,
         "score": run.score(series),
-        "inferred": record.segmented([one.segmentation for one in inferred]),
+        "inferred": record.segmented(inferred),
         "expected": record.picked(inferred[0].expected),
         "viterbi": record.segmented(run.segment(series, viterbi=True)),
         "trust": record.plain(run.trust.as_dict()),

@@ -218,13 +218,13 @@ def test_long_and_short_recordings_side_by_side(fitted, recording, monkeypatch):
     assert heard[0] == 60
     assert heard[-1] == pytest.approx(T + 60)
     for ours, theirs in zip(whole, found, strict=True):
-        np.testing.assert_array_equal(ours.segmentation.labels, theirs.segmentation.labels)
-        np.testing.assert_allclose(ours.segmentation.probabilities, theirs.segmentation.probabilities, atol=2e-5)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
+        np.testing.assert_allclose(ours.probabilities, theirs.probabilities, atol=2e-5)
         np.testing.assert_allclose(ours.expected, theirs.expected, rtol=1e-5, atol=1e-4)
-        assert ours.segmentation.name == theirs.segmentation.name
+        assert ours.name == theirs.name
     only_labels = fitted.segment(both, viterbi=True)
     for ours, theirs in zip(fitted.infer(both, viterbi=True), only_labels, strict=True):
-        np.testing.assert_array_equal(ours.segmentation.labels, theirs.labels)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
     assert fitted.score([recording]) == pytest.approx(_whole_score(fitted, recording, monkeypatch), rel=1e-5)
     assert np.isfinite(score)
 

@@ -70,10 +70,9 @@ def test_every_frame_has_a_regime_whatever_is_missing(kept, recordings):
     fitted, _ = kept
     assert np.isfinite(fitted.held_out)
     for one, found in zip(recordings, fitted.infer(recordings), strict=True):
-        segmentation = found.segmentation
-        assert segmentation.labels.shape == (len(one),)
-        assert set(segmentation.labels.tolist()) <= {0, 1}
-        np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-4)
+        assert found.labels.shape == (len(one),)
+        assert set(found.labels.tolist()) <= {0, 1}
+        np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-4)
         assert found.expected.shape == one.x.shape
         assert np.isfinite(found.expected).all()
 
@@ -113,7 +112,7 @@ def test_a_recording_may_begin_and_end_with_missing_frames(kept, recordings):
     x = recordings[0].x.copy()
     x[:5], x[-5:] = np.nan, np.nan
     found = fitted.infer([replace(recordings[0], x=x), *recordings[1:]])[0]
-    assert np.isfinite(found.segmentation.probabilities).all()
+    assert np.isfinite(found.probabilities).all()
     assert np.isfinite(found.expected).all()
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from swerve.report.packing import Shown
-from swerve.types import Recording, Segmentation, Skeleton
+from swerve.types import Recording, Skeleton
 
 EVIL = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">\'&<!--'
 SKELETON = Skeleton(("hips", "head", "left", "right"), (-1, 0, 0, 0))
@@ -16,8 +16,7 @@ def stays(frames: int, length: int = 20, regimes: int = 3) -> np.ndarray:
 def recording(x, *, name="walk", labels=None, truth=None, length=0, **rest) -> Shown:
     labels = stays(len(x)) if labels is None else labels
     probabilities = 0.85 * np.eye(3)[labels] + 0.05
-    series = Recording(x, name=name, **rest)
-    return Shown(series, Segmentation(labels, probabilities, name), 0.5 * x, truth, length)
+    return Shown(Recording(x, name=name, **rest), labels, probabilities, 0.5 * x, truth, length)
 
 
 def walks(frames: int = 300, channels: int = 3, count: int = 2, **rest) -> list[Shown]:

@@ -46,7 +46,7 @@ def test_labels_chances_truth_times_and_rows_come_back():
     np.testing.assert_array_equal(decoded(record["times"], "<f8"), one.recording.times)
     np.testing.assert_array_equal(decoded(record["rows"], "<i4"), one.recording.rows)
     chances = decoded(record["probabilities"], "u1").reshape(frames, 3) / 255
-    np.testing.assert_allclose(chances, one.segmentation.probabilities, atol=1 / 255)
+    np.testing.assert_allclose(chances, one.probabilities, atol=1 / 255)
     assert page["notes"] == [] and page["plane"] is None
 
 

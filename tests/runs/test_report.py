@@ -42,7 +42,7 @@ def fitted() -> Run:
 
 def found(labels, name="walk") -> Inferred:
     labels = np.asarray(labels, dtype=np.int64)
-    return Inferred(Segmentation(labels, np.eye(3)[labels], name), np.zeros((len(labels), 2)))
+    return Inferred(labels, np.eye(3)[labels], np.zeros((len(labels), 2)), name)
 
 
 def walk(name="walk", frames=FRAMES, truth=None) -> Recording:
@@ -128,8 +128,8 @@ def test_examples_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(again[0].s, truth)
     assert again[1].s is None
     for before, after in zip(inferred, found_again, strict=True):
-        np.testing.assert_array_equal(after.segmentation.labels, before.segmentation.labels)
-        np.testing.assert_array_equal(after.segmentation.probabilities, before.segmentation.probabilities)
+        np.testing.assert_array_equal(after.labels, before.labels)
+        np.testing.assert_array_equal(after.probabilities, before.probabilities)
         np.testing.assert_array_equal(after.expected, before.expected)
 
 
@@ -139,7 +139,7 @@ def test_only_a_few_examples_are_kept_and_only_their_beginning(tmp_path, monkeyp
     reporting.save_examples(tmp_path, [walk(str(i)) for i in range(many)], [found(CALM)] * many)
     series, inferred = reporting.load_examples(tmp_path, COLUMNS)
     assert len(series) == len(inferred) == reporting.EXAMPLES
-    assert {len(one) for one in series} == {len(one.segmentation.labels) for one in inferred} == {25}
+    assert {len(one) for one in series} == {len(one.labels) for one in inferred} == {25}
 
 
 def test_examples_keep_times_rows_skeleton_and_the_whole_length(tmp_path, monkeypatch):

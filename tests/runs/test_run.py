@@ -90,16 +90,15 @@ def expected_right(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def test_every_frame_of_ragged_recordings_with_gaps_has_a_regime(fitted, recordings):
     for one, found in zip(recordings, fitted.infer(recordings), strict=True):
-        segmentation = found.segmentation
-        assert segmentation.name == one.name
-        assert segmentation.labels.shape == (len(one),)
-        assert set(segmentation.labels.tolist()) <= {0, 1}
-        assert segmentation.probabilities.shape == (len(one), 2)
-        np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-5)
-        worth = partial(expected_right, segmentation.probabilities)
-        alone = segmentation.probabilities.argmax(axis=1)
-        assert worth(segmentation.labels) >= worth(alone) - 1e-4
-        assert len(segmentation.change_points) <= np.count_nonzero(np.diff(alone))
+        assert found.name == one.name
+        assert found.labels.shape == (len(one),)
+        assert set(found.labels.tolist()) <= {0, 1}
+        assert found.probabilities.shape == (len(one), 2)
+        np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        worth = partial(expected_right, found.probabilities)
+        alone = found.probabilities.argmax(axis=1)
+        assert worth(found.labels) >= worth(alone) - 1e-4
+        assert np.count_nonzero(np.diff(found.labels)) <= np.count_nonzero(np.diff(alone))
         assert found.expected.shape == one.x.shape
         assert np.isfinite(found.expected).all()
 

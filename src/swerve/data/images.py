@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swerve.data.columns import pixel_names
-from swerve.data.extras import package
-from swerve.errors import InputError
+from swerve.errors import InputError, package
 from swerve.types import Recording
 
 PICTURES = (".png", ".jpg", ".jpeg")

@@ -21,7 +21,7 @@ def regime_names(regimes: int, names: Sequence[str] = ()) -> list[str]:
 
 def regime_section(recordings: Sequence[Shown], names: Sequence[str]) -> Markup:
     """All cards, and who follows whom."""
-    labels = [one.segmentation.labels for one in recordings]
+    labels = [one.labels for one in recordings]
     spells = regime_spells(labels)
     used = [k for k in range(len(names)) if k in spells]
     unused = [names[k] for k in range(len(names)) if k not in spells]

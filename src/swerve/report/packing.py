@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swerve.report.panels import channel_name, deviations
-from swerve.types import Recording, Segmentation, Skeleton
+from swerve.types import Recording, Skeleton
 
 MOST_BYTES = 5_500_000  # of series; base64 makes them a third longer
 MOST_IMAGE_BYTES = 1_500_000
@@ -26,7 +26,8 @@ class Shown:
     """One recording and what was found in it."""
 
     recording: Recording
-    segmentation: Segmentation
+    labels: Int[np.ndarray, " T"]
+    probabilities: Float[np.ndarray, "T K"]
     expected: Float[np.ndarray, "T D"]
     truth: Int[np.ndarray, " T"] | None = None
     """In the numbers of the labels; negative where it is unknown."""
@@ -35,12 +36,12 @@ class Shown:
 
     def beginning(self, frames: int) -> "Shown":
         """The first frames of it."""
-        one, found = self.recording, self.segmentation
+        one = self.recording
 
         def cut(array):
             return None if array is None else array[:frames]
 
-        series = Recording(
+        recording = Recording(
             one.x[:frames],
             name=one.name,
             columns=one.columns,
@@ -49,8 +50,14 @@ class Shown:
             rows=cut(one.rows),
             skeleton=one.skeleton,
         )
-        shorter = Segmentation(found.labels[:frames], found.probabilities[:frames], found.name)
-        return Shown(series, shorter, self.expected[:frames], cut(self.truth), max(self.length, len(self.recording)))
+        return Shown(
+            recording,
+            self.labels[:frames],
+            self.probabilities[:frames],
+            self.expected[:frames],
+            cut(self.truth),
+            max(self.length, len(self.recording)),
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def packed(recordings: Sequence[Shown]) -> dict[str, Any]:
     """What the script is given, as plain records; arrays are base64 of little-endian numbers."""
     channels = channels_of(recordings)
     notes = list(channels.notes)
-    count, regimes = len(channels.names), recordings[0].segmentation.probabilities.shape[1]
+    count, regimes = len(channels.names), recordings[0].probabilities.shape[1]
     lengths = [len(one.recording) for one in recordings]
     with_expected = sum(lengths) * (4 * count + regimes) <= MOST_BYTES
     if not with_expected:
@@ -91,7 +98,7 @@ def packed(recordings: Sequence[Shown]) -> dict[str, Any]:
         for one in shown
         if len(one.recording) < one.length
     ]
-    labels = np.concatenate([one.segmentation.labels for one in recordings])
+    labels = np.concatenate([one.labels for one in recordings])
     first = most_telling(channels.observed, labels, SHOWN_AT_FIRST)
     return {
         "columns": list(channels.names),
@@ -132,7 +139,7 @@ def channels_of(recordings: Sequence[Shown]) -> Channels:
         project = components(observed, 2)
         paths = [project(x) for x in observed]
     if len(names) > MOST_COLUMNS:
-        labels = np.concatenate([one.segmentation.labels for one in recordings])
+        labels = np.concatenate([one.labels for one in recordings])
         kept = np.sort(np.argsort(-contrast(observed, labels), kind="stable")[:MOST_COLUMNS])
         notes.append(f"Of {len(names):,} columns, the timeline has the {MOST_COLUMNS} that tell regimes apart best.")
         names = tuple(name for i, name in enumerate(names) if i in kept)
@@ -223,7 +230,6 @@ def _ranges(observed: Sequence[Float[np.ndarray, "_ C"]]) -> tuple[np.ndarray, n
 
 
 def _record(one: Shown, x, expected, low, high) -> dict[str, Any]:
-    found = one.segmentation
     times, rows = one.recording.times, one.recording.rows
     return {
         "name": one.recording.name,
@@ -231,8 +237,8 @@ def _record(one: Shown, x, expected, low, high) -> dict[str, Any]:
         "length": one.length or len(one.recording),
         "x": _base64(_levels(x, low, high), "<u2"),
         "expected": None if expected is None else _base64(_levels(expected, low, high), "<u2"),
-        "labels": _base64(found.labels, "<u2"),
-        "probabilities": _base64(np.rint(255 * np.nan_to_num(found.probabilities)), "u1"),
+        "labels": _base64(one.labels, "<u2"),
+        "probabilities": _base64(np.rint(255 * np.nan_to_num(one.probabilities)), "u1"),
         "truth": None if one.truth is None else _base64(np.where(one.truth < 0, MISSING, one.truth), "<u2"),
         "times": None if times is None else _base64(times, "<f8"),
         "rows": None if rows is None else _base64(rows, "<i4"),

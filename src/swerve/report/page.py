@@ -49,7 +49,7 @@ def write_page(
     its cells by column. A figure is drawn, or the path of a PNG; where there are recordings, figures are for browsers
     without JavaScript. `repeat` holds what can be copied to fit the same again, each with a heading.
     """
-    regimes = recordings[0].segmentation.probabilities.shape[1] if recordings else 0
+    regimes = recordings[0].probabilities.shape[1] if recordings else 0
     called = regime_names(regimes, names)
     sections = [
         tag("h1", title),

@@ -22,7 +22,7 @@ SIDE = 240.0
 
 def portraits(recordings: Sequence[Shown], regimes: Sequence[int]) -> list[Markup]:
     """One picture for each of these regimes, in the way that suits the recordings."""
-    labels = [one.segmentation.labels for one in recordings]
+    labels = [one.labels for one in recordings]
     first = recordings[0].recording
     if first.image is not None:
         return [_image_portrait(recordings, regime) for regime in regimes]
@@ -230,7 +230,7 @@ def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: Float[np.n
 def _image_portrait(recordings: Sequence[Shown], regime: int) -> Markup:
     """The mean image, and the images of the longest stay laid over one another, later ones brighter."""
     shape = recordings[0].recording.image
-    mine = [one.segmentation.labels == regime for one in recordings]
+    mine = [one.labels == regime for one in recordings]
     images = np.concatenate([one.recording.x[here] for one, here in zip(recordings, mine, strict=True)])
     mean = np.ma.filled(np.ma.masked_invalid(images).mean(axis=0), 0.0).reshape(shape)
     first, begin, end = _longest_stay(mine)

@@ -219,11 +219,11 @@ def _held_out_windows(run: Run, prepared: Prepared) -> Float[np.ndarray, " N"]:
 def _with_trust(run: Run, prepared: Prepared, series: Sequence[Recording], *, asked: Config) -> Run:
     """The run with what it says about itself, looked up on some of the recordings."""
     some = _some_of(series)
-    segmented = [[one.labels for one in run.segment(some)]]
+    segmented = [[one.labels for one in run.infer(some, expects=False)]]
     if run.others is not None:
         for i in range(count(run.others.models)):
             other = dataclasses.replace(run, model=pick(run.others.models, i))
-            segmented.append([one.labels for one in other.segment(some)])
+            segmented.append([one.labels for one in other.infer(some, expects=False)])
         names = [trust.naming(one, segmented[0], run.regimes).tolist() for one in segmented[1:]]
         run = dataclasses.replace(run, others=run.others._replace(names=names))
     agreed = trust.agreement(segmented, run.regimes)
@@ -287,7 +287,8 @@ def aligned_to(run: Run, older: Run, series: Sequence[Recording], *, called: str
     """
     some = _enough(series)
     found, old = (
-        [one.labels for one in each.segment(some)] for each in (dataclasses.replace(run, aligned=None), older)
+        [one.labels for one in each.infer(some, expects=False)]
+        for each in (dataclasses.replace(run, aligned=None), older)
     )
     regimes = run.config.model.regimes
     alignment = align(found, old, regimes=regimes, old_regimes=older.regimes, to=called)

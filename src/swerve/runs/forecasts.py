@@ -41,7 +41,7 @@ def table(forecast: Forecast, frames: int) -> bytes:
 
 
 def _picture(run: Run, past: Recording, forecast: Forecast, frames: int) -> bytes:
-    (found,) = run.segment([past])
+    (found,) = run.infer([past], expects=False)
     shown = min(len(past), max(SHOWN_PAST, 3 * len(forecast.probabilities)))
     figure = figures.forecast(
         past.x[-shown:],

@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swerve.models import arhmm
 from swerve.inference import chunks
@@ -39,10 +39,19 @@ from swerve.types import Segmentation, Recording
 
 @dataclass(frozen=True)
 class Inferred:
-    """What a model makes of one recording: its regimes, and x as the model expects it, in the data's units."""
+    """What a model makes of the frames that it sees: regimes, and x as it expects it, in the data's units."""
 
-    segmentation: Segmentation
-    expected: Float[np.ndarray, "T D"]
+    labels: Int[np.ndarray, " T"]
+    probabilities: Float[np.ndarray, "T K"]
+    expected: Float[np.ndarray, "_ D"]
+    """Empty where nobody asked for it."""
+    name: str = ""
+
+    def in_rows(self, recording: Recording, names: tuple[str, ...] = ()) -> Segmentation:
+        """The regimes in the rows of the recording's file: each row has those of the frame that stands for it."""
+        back = recording.way_back
+        labels, probabilities = self.labels[back.covered_by], self.probabilities[back.covered_by]
+        return Segmentation(labels, probabilities, back.rows, back.times, self.name, names)
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,7 @@ class Applied:
             on_progress=on_progress,
         )
         labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
-        return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
+        return Inferred(labels, found.probabilities.astype(float), expected, one.name)
 
     def _long_bound(self, one: Recording, key: Key) -> float:
         walk = walk_of(self.model, looks_ahead=False)
@@ -153,8 +162,8 @@ class Applied:
         for row, i in enumerate(batch):
             stop = len(series[i])
             probable = probabilities[row, :stop].astype(float)
-            found = Segmentation(labels[row, :stop].astype(np.int64), probable, series[i].name)
-            results[i] = Inferred(found, self.standardizer.invert(expected[row, :stop].astype(float)))
+            rebuilt = self.standardizer.invert(expected[row, :stop].astype(float))
+            results[i] = Inferred(labels[row, :stop].astype(np.int64), probable, rebuilt, series[i].name)
         return results
 
 

@@ -29,7 +29,7 @@ from swerve.report.page import write_page
 from swerve.settings.text import expected_duration, to_options, to_toml
 from swerve.data.trees import read_arrays, read_json, write_atomically
 from swerve.learning.loop import History
-from swerve.types import Segmentation, Recording, Skeleton
+from swerve.types import Recording, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
@@ -64,7 +64,7 @@ class FrameF1Curve:
 def score_run(run: Run, series: Sequence[Recording], **options: Any) -> dict[str, float]:
     """Scores of recordings whose true regimes are known."""
     truth = [one.s for one in series if one.s is not None]
-    return score([one.labels for one in run.segment(series, **options)], truth).as_dict()
+    return score([one.labels for one in run.infer(series, expects=False, **options)], truth).as_dict()
 
 
 def load_scores(folder: Path) -> tuple[dict[str, dict[str, float]] | None, list[float] | None]:
@@ -92,8 +92,8 @@ def save_examples(folder: Path, series: Sequence[Recording], inferred: Sequence[
     for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
         parts = {
             "x": one.x,
-            "labels": found.segmentation.labels,
-            "probabilities": found.segmentation.probabilities,
+            "labels": found.labels,
+            "probabilities": found.probabilities,
             "expected": found.expected,
         }
         parts |= {name: part for name, part in _optional(one).items() if part is not None}
@@ -130,8 +130,8 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Recordin
             skeleton=_skeleton_of(stored.get(f"{i}.skeleton")),
         )
         series.append(one)
-        found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
-        inferred.append(Inferred(found, stored[f"{i}.expected"]))
+        parts = {part: stored[f"{i}.{part}"] for part in ("labels", "probabilities", "expected")}
+        inferred.append(Inferred(**parts, name=name))
     return series, inferred
 
 
@@ -177,12 +177,12 @@ def write_report(
     if series:
         one, found = series[0], inferred[0]
         marginals = figures.marginals_beside_truth(
-            {run.config.kind: found.segmentation.probabilities}, truth[0], title=one.name
+            {run.config.kind: found.probabilities}, truth[0], title=one.name
         )
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
         rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
-        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
+        cards = figures.regime_cards([f.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
     history = None if run.history is None else as_figure_history(run.history, run.chosen, frame_f1)
     if history is not None:
@@ -199,7 +199,7 @@ def write_report(
             summary=summary(run, inferred),
             warnings=warnings(run, inferred),
             recordings=[
-                Shown(one, found.segmentation, found.expected, true, length)
+                Shown(one, found.labels, found.probabilities, found.expected, true, length)
                 for one, found, true, length in zip(
                     series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
                 )
@@ -221,8 +221,8 @@ def fit_command(run: Run) -> str:
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     """The few facts a person asks for first."""
-    labels = [found.segmentation.labels for found in inferred]
-    segments = sum(1 + len(found.segmentation.change_points) for found in inferred)
+    labels = [found.labels for found in inferred]
+    segments = sum(1 + np.count_nonzero(np.diff(one)) for one in labels)
     frames = sum(map(len, labels))
     used = len(np.unique(np.concatenate(labels))) if labels else 0
     return [
@@ -266,7 +266,7 @@ def warnings(run: Run, inferred: Sequence[Inferred]) -> list[trust.Warned]:
     )
     if run.trust is not None:
         return [*run.trust.warnings, *since]
-    regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
+    regimes = trust.uses([one.labels for one in inferred], run.regimes)
     stickiness = expected_duration(run.config)
     found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
     return [*found, *since]
@@ -298,7 +298,7 @@ def _matched_truth(series, inferred) -> list[np.ndarray | None]:
     if not series or any(one.s is None for one in series):
         return [None] * len(series)
     known = [one.s >= 0 for one in series]
-    predicted = [found.segmentation.labels[k] for found, k in zip(inferred, known, strict=True)]
+    predicted = [found.labels[k] for found, k in zip(inferred, known, strict=True)]
     relabel = one_to_one(pooled_confusion([one.s[k] for one, k in zip(series, known, strict=True)], predicted))
     return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
 
@@ -313,8 +313,8 @@ def _rebuilt(run: Run, one: Recording, found: Inferred) -> Figure:
 def _ribbon(run: Run, one: Recording, found: Inferred, truth):
     return figures.ribbon(
         one.x,
-        found.segmentation.probabilities,
-        found.segmentation.labels,
+        found.probabilities,
+        found.labels,
         truth=truth,
         columns=run.columns,
         title=one.name,

@@ -112,9 +112,10 @@ class Run:
         viterbi: bool = False,
         on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Segmentation]:
-        """The regime of every frame of every recording; `on_progress` hears how many frames are done."""
-        found = self._infer(series, samples, viterbi, on_progress, expects=False)
-        return [one.segmentation for one in found]
+        """The regimes of every recording in the rows of its file; `on_progress` hears how many frames are done."""
+        found = self.infer(series, samples=samples, viterbi=viterbi, expects=False, on_progress=on_progress)
+        names = self.names if any(self.given_names) else ()
+        return [one.in_rows(recording, names) for one, recording in zip(found, series, strict=True)]
 
     def infer(
         self,
@@ -122,12 +123,14 @@ class Run:
         *,
         samples: int = DEFAULT_SAMPLES,
         viterbi: bool = False,
+        expects: bool = True,
         on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Inferred]:
-        """Regimes and expected observations. Recordings of similar length are computed together, long ones in parts."""
-        return self._infer(series, samples, viterbi, on_progress, expects=True)
+        """Regimes and expected observations of the frames that a model sees, which need not be the rows of a file.
 
-    def _infer(self, series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> list[Inferred]:
+        Recordings of similar length are computed together, long ones in parts. Without `expects`, long recordings
+        take less memory.
+        """
         _at_least_one(samples=samples)
         found = self._applied.infer(
             self.checked(series), samples, viterbi=viterbi, expects=expects, on_progress=on_progress
@@ -135,7 +138,7 @@ class Run:
         return [self._as_numbered(one) for one in found]
 
     def consensus(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
-        """The regimes that most restarts vote for, with the share of them that agrees at every frame."""
+        """The regimes that most restarts vote for, with the share of them that agrees on every row."""
         if self.others is None:
             raise InputError(
                 "This run kept no second restart to agree with: fit with more --restarts, or leave out --consensus."
@@ -246,13 +249,11 @@ class Run:
         }
 
     def _as_numbered(self, one: Inferred) -> Inferred:
-        """What the model found, under the numbers and names that its regimes go by."""
-        found = one.segmentation
-        labels, probabilities = found.labels, found.probabilities
-        if self.aligned is not None:
-            labels, probabilities = renumbered(labels, self.order), rearranged(probabilities, self.order)
-        found = dataclasses.replace(found, labels=labels, probabilities=probabilities, names=self.names)
-        return dataclasses.replace(one, segmentation=found)
+        """What the model found, under the numbers that its regimes go by."""
+        if self.aligned is None:
+            return one
+        labels, probabilities = renumbered(one.labels, self.order), rearranged(one.probabilities, self.order)
+        return dataclasses.replace(one, labels=labels, probabilities=probabilities)
 
     def checked(self, series: Sequence[Recording]) -> list[Recording]:
         """The recordings with the model's columns, if it can read them."""
