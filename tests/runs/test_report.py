@@ -167,6 +167,21 @@ def test_a_folder_without_examples(tmp_path):
         reporting.load_examples(tmp_path, COLUMNS)
 
 
+def test_frames_whose_true_regime_is_unknown_are_drawn_as_unknown(fitted, tmp_path):
+    truth = np.repeat([2, 0, 1], 20)
+    truth[20:26] = -1
+    series, inferred = [walk(truth=truth)], [found(CALM)]
+    (matched,) = reporting._matched_truth(series, inferred)
+    np.testing.assert_array_equal(matched, np.where(truth < 0, -1, CALM))
+    assert reporting.write_report(tmp_path, fitted, series, inferred).is_file()
+
+
+def test_a_truth_of_which_nothing_is_known_is_none(fitted):
+    unknown = [walk(truth=np.full(FRAMES, -1))]
+    assert reporting._matched_truth(unknown, [found(CALM)]) == [None]
+    assert reporting.FrameF1Curve(unknown).series == []
+
+
 def test_a_report_with_everything(fitted, tmp_path):
     """All scores there are, a history with a retired restart, truth under other numbers, columns in another order."""
     history = History(

@@ -52,7 +52,7 @@ class FrameF1Curve:
     """Frame F1 of the best restart at every look: drawn, and used for nothing else. Empty without true regimes."""
 
     def __init__(self, series: Sequence[Recording]):
-        self.series = [one for one in series if one.s is not None][:CURVE_RECORDINGS]
+        self.series = [one for one in series if one.s is not None and (one.s >= 0).any()][:CURVE_RECORDINGS]
         self.values: list[float] = []
 
     def look(self, run: Run) -> None:
@@ -293,14 +293,19 @@ def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] |
     }
 
 
-def _matched_truth(series, inferred) -> list[np.ndarray | None]:
-    """The truth in the model's own regime numbers, where every recording has one."""
-    if not series or any(one.s is None for one in series):
+def _matched_truth(
+    series: Sequence[Recording], inferred: Sequence[Inferred]
+) -> list[np.ndarray] | list[None]:
+    """The truth in the model's own regime numbers, -1 where it is unknown; None unless every recording has one."""
+    truth = [one.s for one in series if one.s is not None]
+    if len(truth) < len(series) or not any((s >= 0).any() for s in truth):
         return [None] * len(series)
-    known = [one.s >= 0 for one in series]
-    predicted = [found.labels[k] for found, k in zip(inferred, known, strict=True)]
-    relabel = one_to_one(pooled_confusion([one.s[k] for one, k in zip(series, known, strict=True)], predicted))
-    return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
+    predicted = [found.labels[s >= 0] for found, s in zip(inferred, truth, strict=True)]
+    relabel = one_to_one(pooled_confusion([s[s >= 0] for s in truth], predicted))
+    matched = [np.full(len(s), -1) for s in truth]
+    for one, s in zip(matched, truth, strict=True):
+        one[s >= 0] = relabel(s[s >= 0])
+    return matched
 
 
 def _rebuilt(run: Run, one: Recording, found: Inferred) -> Figure:
