@@ -22,7 +22,7 @@ from swerve import api
 from swerve.data.windows import Standardizer
 from swerve.models.model import Shape, maker_of
 from swerve.runs.run import Run
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.experiments.reproduce import surroundings
 
 CHANNELS, LENGTHS, QUICK = 30, (125_000, 250_000, 500_000, 1_000_000), (20_000, 40_000)
@@ -40,7 +40,7 @@ def recording(length):
         state = 0.5 * walk[-1]
         rows[:] = np.tanh(walk) @ mixing + 0.05 * rng.standard_normal(rows.shape)
         rows[rng.random(rows.shape) < 0.01] = np.nan
-    return Series(x, name="long")
+    return Recording(x, name="long")
 
 
 def fresh_run(kind):
@@ -58,7 +58,7 @@ def measure(case):
     run, series = fresh_run(case["kind"]), recording(case["length"])
     before = peak_mib()
     began = time.perf_counter()
-    run.segment([Series(series.x[:10_000], name="short")])
+    run.segment([Recording(series.x[:10_000], name="short")])
     compiled = time.perf_counter() - began
     began, spent = time.perf_counter(), time.process_time()
     (found,) = run.segment([series])

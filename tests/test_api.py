@@ -11,7 +11,7 @@ import swerve
 from swerve import api
 from swerve.data import tables
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 TINY = (
@@ -141,7 +141,7 @@ def test_recordings_of_different_columns_are_refused(balls):
 
 def test_infinite_values_in_a_series_are_refused(balls):
     with pytest.raises(InputError, match="infinite"):
-        api.fit([Series(np.where(balls[0] > 5, np.inf, balls[0]), name="wild")], model="arhmm", settings=TINY)
+        api.fit([Recording(np.where(balls[0] > 5, np.inf, balls[0]), name="wild")], model="arhmm", settings=TINY)
 
 
 @pytest.mark.parametrize(

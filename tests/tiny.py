@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swerve.types import Series
+from swerve.types import Recording
 
 SETTINGS = (
     "training.steps=20",
@@ -60,11 +60,11 @@ LINEAR = ("arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=4", "training.
 """An AR-HMM with restarts to compare."""
 
 
-def drifts(count: int = 12) -> list[Series]:
+def drifts(count: int = 12) -> list[Recording]:
     """Straight lines up and down with a little noise: two regimes, and an AR-HMM sees them."""
     made = []
     for i in range(count):
         rng = np.random.default_rng(i)
         slopes = np.repeat(rng.permutation([1.0, -1.0, 1.0, -1.0]), 20)
-        made.append(Series(np.cumsum(slopes + 0.1 * rng.standard_normal(80))[:, None], name=str(i)))
+        made.append(Recording(np.cumsum(slopes + 0.1 * rng.standard_normal(80))[:, None], name=str(i)))
     return made

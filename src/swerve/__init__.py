@@ -7,10 +7,21 @@ if TYPE_CHECKING:
     from swerve.api import fit, load, name, segment
     from swerve.errors import InputError
     from swerve.estimator import Segmenter
-    from swerve.types import Forecast, Segmentation, Series
+    from swerve.types import Forecast, Recording, Segmentation, Series
 
 __version__ = "0.1.0"
-__all__ = ["Forecast", "InputError", "Segmentation", "Segmenter", "Series", "fit", "load", "name", "segment"]
+__all__ = [
+    "Forecast",
+    "InputError",
+    "Recording",
+    "Segmentation",
+    "Segmenter",
+    "Series",
+    "fit",
+    "load",
+    "name",
+    "segment",
+]
 _HOMES = ("errors", "types", "api", "estimator")  # from the quickest to load to the slowest
 
 

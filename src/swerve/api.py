@@ -25,7 +25,7 @@ from swerve.settings import kinds
 from swerve.settings.recipes import with_recipe
 from swerve.settings.sections import Config
 from swerve.settings.text import with_kind, with_setting, with_stickiness
-from swerve.types import Segmentation, Series
+from swerve.types import Recording, Segmentation
 
 AUTO = kinds.AUTO
 load = loading.load
@@ -53,7 +53,7 @@ def fit(
     """Finds `regimes` regimes (3 unless told, "auto" to let held-out windows choose) in recordings without labels.
 
     `data` is a file, several files, a data frame, several data frames, an array (T, D) or (N, T, D), video
-    (N, T, height, width), a list of recordings (T, D), or a list of Series; NaN is a missing value. `choices` say how
+    (N, T, height, width), a list of arrays (T, D), or of `Recording`; NaN is a missing value. `choices` say how
     files and data frames are read, as in time_column="t" (`swerve.data.reading.Reading` lists them all); the model
     remembers them. `settings` are strings such as "training.steps=20000". With `out` the run is kept in a folder.
     Regimes take the numbers and names of those of an older run on the same columns (`align_to`). A `time_budget` such
@@ -96,7 +96,7 @@ def number_of_regimes(given: int | str | None) -> int | None:
 
 
 def settle_regimes(
-    series: Sequence[Series], config: Config, *, out: Path | None, resume: bool, **hears: Any
+    series: Sequence[Recording], config: Config, *, out: Path | None, resume: bool, **hears: Any
 ) -> tuple[Config, Choice]:
     """The config with the number of regimes that held-out windows and the agreement of restarts choose."""
     if out is not None:
@@ -164,7 +164,7 @@ def make_config(
     return config
 
 
-def to_series(data: Any, reading: Reading | None = None, **choices: Unpack[Choices]) -> list[Series]:
+def to_series(data: Any, reading: Reading | None = None, **choices: Unpack[Choices]) -> list[Recording]:
     """Whatever a person has as recordings. `choices` are those among `reading` that were made just now.
 
     What a model remembers of columns is of no use to an array; a choice that can not be met is refused.
@@ -183,8 +183,8 @@ def to_series(data: Any, reading: Reading | None = None, **choices: Unpack[Choic
     return series
 
 
-def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Series]:
-    """Arrays may lose frames; a Series is as its owner made it."""
+def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Recording]:
+    """Arrays may lose frames; a Recording is as its owner made it."""
     series = _recordings(data)
     named = [name for name, value in choices.items() if value and name not in ("skip", "every")]
     if named:
@@ -193,31 +193,33 @@ def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Seri
 
 
 def _is_series(data: Any) -> bool:
-    return all(isinstance(one, Series) for one in (data if isinstance(data, list | tuple) else [data]))
+    return all(isinstance(one, Recording) for one in (data if isinstance(data, list | tuple) else [data]))
 
 
-def _recordings(data: Any) -> list[Series]:
-    if isinstance(data, Series):
+def _recordings(data: Any) -> list[Recording]:
+    if isinstance(data, Recording):
         return [data]
     if isinstance(data, str | Path | Mapping):
-        raise InputError("Recordings are all files, or all arrays, data frames or Series, and no dictionaries.")
+        raise InputError("Recordings are all files, or all arrays, data frames or Recordings, and no dictionaries.")
     if hasattr(data, "ndim") and data.ndim <= 2:
-        return [Series(_matrix(data), name="0")]
+        return [Recording(_matrix(data), name="0")]
     if hasattr(data, "ndim") and data.ndim == 4:
         return _videos(data)
     try:
         items = list(data)
     except TypeError:
-        raise InputError("Recordings are files, arrays of numbers, data frames, Series, or lists of them.") from None
+        raise InputError(
+            "Recordings are files, arrays of numbers, data frames, Recordings, or lists of them."
+        ) from None
     if not items:
         raise InputError("There are no recordings.")
-    if all(isinstance(item, Series) for item in items):
+    if all(isinstance(item, Recording) for item in items):
         return items
     found = [_recordings(item) for item in items]
     if any(len(one) != 1 for one in found):
         raise InputError(
             "A recording must have the shape (frames, channels): a list holds one recording per item."
-            " A video is a Series with the pixels of each frame in a row and image=(height, width)."
+            " A video is a Recording with the pixels of each frame in a row and image=(height, width)."
         )
     return [replace(one, name=str(i)) for i, (one,) in enumerate(found)]
 
@@ -227,7 +229,7 @@ def _is_files(data: Any) -> bool:
     return all(isinstance(item, str | Path) for item in items)
 
 
-def _videos(images: Any) -> list[Series]:
+def _videos(images: Any) -> list[Recording]:
     """(recordings, frames, height, width), the pixels of each frame in one row."""
     count, frames, height, width = images.shape
     if width <= MOST_COLOURS:
@@ -237,7 +239,7 @@ def _videos(images: Any) -> list[Series]:
         )
     flat = np.asarray(images).reshape(count, frames, -1)
     columns = pixel_names((height, width))
-    return [Series(_matrix(x), name=str(i), columns=columns, image=(height, width)) for i, x in enumerate(flat)]
+    return [Recording(_matrix(x), name=str(i), columns=columns, image=(height, width)) for i, x in enumerate(flat)]
 
 
 def _matrix(values: Any) -> np.ndarray:

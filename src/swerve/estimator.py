@@ -23,7 +23,7 @@ from swerve.errors import InputError
 from swerve.learning.preparation import SHORTEST
 from swerve.runs.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
 from swerve.settings import kinds
-from swerve.types import Forecast, Segmentation, Series
+from swerve.types import Forecast, Recording, Segmentation
 
 SEGMENTER_FILE = "segmenter.json"
 SEEDS = 2**31 - 1
@@ -209,7 +209,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         series = self._series(X, lengths, sequence_ids)
         return self.run_.segment(series)
 
-    def _series(self, X: Any, lengths: Any, sequence_ids: Any, *, fitting: bool = False) -> list[Series]:
+    def _series(self, X: Any, lengths: Any, sequence_ids: Any, *, fitting: bool = False) -> list[Recording]:
         if not fitting:
             check_is_fitted(self)
         if _is_list_of_sequences(X):
@@ -222,7 +222,7 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         columns = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
         borders, names = _sequences(len(rows), lengths, sequence_ids)
         pairs = pairwise(borders)
-        return [Series(rows[a:b], columns=columns, name=name) for (a, b), name in zip(pairs, names, strict=True)]
+        return [Recording(rows[a:b], columns=columns, name=name) for (a, b), name in zip(pairs, names, strict=True)]
 
 
 def _has_states(segmenter: Segmenter) -> bool:

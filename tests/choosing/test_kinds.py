@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from swerve.choosing import kinds as selection
 from swerve.data.windows import Standardizer, to_frames
-from swerve.types import Series
+from swerve.types import Recording
 
 LENGTHS = np.full(20, 50)
 NOTHING = np.zeros(20)
@@ -62,7 +62,7 @@ def test_numbers_are_in_the_units_of_the_data():
     """log p of x itself, missing values and padding left out, against scipy."""
     x = np.array([[1.0, 50.0], [2.0, np.nan], [4.0, 70.0]])
     standardizer = Standardizer(np.array([2.0, 60.0]), np.array([0.5, 20.0]))
-    frames = to_frames(standardizer.apply_to([Series(x)]), length=5)
+    frames = to_frames(standardizer.apply_to([Recording(x)]), length=5)
     frames = type(frames)(*(jnp.asarray(part) for part in frames))
     ours = np.where(frames.observed, norm.logpdf(np.asarray(frames.x)), 0.0).sum()
     theirs = np.nansum(norm.logpdf(x, standardizer.mean, standardizer.scale))

@@ -19,7 +19,7 @@ def test_help_waits_for_nothing_heavy(words):
 
 def test_importing_swerve_waits_for_nothing_heavy():
     assert loaded_by("import swerve; dir(swerve)") == []
-    assert loaded_by("from swerve import InputError, Series, Segmentation, Forecast") == []
+    assert loaded_by("from swerve import InputError, Recording, Segmentation, Forecast") == []
 
 
 def test_every_name_is_there_when_it_is_asked_for():

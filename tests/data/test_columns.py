@@ -5,11 +5,11 @@ import pytest
 
 from swerve.data.columns import check_every_column_has_values, drop_constant_columns, pixel_names, select_columns
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 
-def series(*columns, names=("a", "b", "c")) -> Series:
-    return Series(x=np.array(columns, dtype=float).T, name="one", columns=names[: len(columns)])
+def series(*columns, names=("a", "b", "c")) -> Recording:
+    return Recording(x=np.array(columns, dtype=float).T, name="one", columns=names[: len(columns)])
 
 
 def test_a_column_that_never_changes_is_dropped():
@@ -48,12 +48,12 @@ def test_columns_are_chosen_by_name_in_the_order_asked_for():
 
 
 def test_columns_without_names_get_some():
-    unnamed = Series(x=np.array([[1.0, 2.0], [1.0, 3.0]]))
+    unnamed = Recording(x=np.array([[1.0, 2.0], [1.0, 3.0]]))
     assert drop_constant_columns([unnamed])[1] == ("x0",)
 
 
 def test_an_image_keeps_its_constant_and_its_dead_pixels():
-    image = Series(x=np.array([[1.0, 2.0, np.nan, 0.0], [1.0, 3.0, np.nan, 0.0]]), image=(2, 2))
+    image = Recording(x=np.array([[1.0, 2.0, np.nan, 0.0], [1.0, 3.0, np.nan, 0.0]]), image=(2, 2))
     assert drop_constant_columns([image]) == ([image], ())
     with pytest.raises(InputError, match="Every column is constant"):
         drop_constant_columns([replace(image, x=np.ones((2, 4)))])
@@ -62,7 +62,7 @@ def test_an_image_keeps_its_constant_and_its_dead_pixels():
 
 
 def test_a_part_of_an_image_is_no_image():
-    image = Series(x=np.arange(8.0).reshape(2, 4), image=(2, 2), columns=pixel_names((2, 2)))
+    image = Recording(x=np.arange(8.0).reshape(2, 4), image=(2, 2), columns=pixel_names((2, 2)))
     assert select_columns([image], pixel_names((2, 2))) == [image]
     (part,) = select_columns([image], ["pixel-1-0", "pixel-0-0"])
     assert part.image is None and part.x.tolist() == [[2, 0], [6, 4]]

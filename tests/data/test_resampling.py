@@ -8,7 +8,7 @@ from swerve.data.reading import Reading
 from swerve.data.resampling import nearest_frames, regular_grid, resample
 from swerve.data.sampling import sampled, slice_of
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 
 def brute_force_means(t, v, grid, close):
@@ -67,35 +67,35 @@ def test_columns_with_one_value_or_none(averaged):
 def test_what_is_too_fast_for_the_new_rate_does_not_become_something_slow():
     t = np.arange(1000) / 100
     fast = np.sin(2 * np.pi * 24 * t)[:, None]  # every 5th frame of it looks like a wave of 4 per second
-    down = sampled(Series(fast, times=t), Reading(rate=20), "walk")
+    down = sampled(Recording(fast, times=t), Reading(rate=20), "walk")
     assert np.abs(fast[::5]).max() > 0.9
     assert np.abs(down.x[1:-1]).max() < 0.15
 
 
 def test_the_same_rate_changes_nothing():
     t = np.arange(50) / 10
-    one = Series(np.random.default_rng(0).normal(size=(50, 2)), times=t)
+    one = Recording(np.random.default_rng(0).normal(size=(50, 2)), times=t)
     np.testing.assert_array_equal(sampled(one, Reading(rate=10), "walk").x, one.x)
 
 
 def test_labels_controls_rows_and_the_way_back():
     t = np.arange(12) / 10
     x = np.arange(12.0)[:, None]
-    one = Series(x, u=2 * x, s=np.arange(12) // 6, times=t, columns=("x",))
+    one = Recording(x, u=2 * x, s=np.arange(12) // 6, times=t, columns=("x",))
     down = sampled(one, Reading(rate=5), "walk")
     np.testing.assert_allclose(down.times, [0, 0.2, 0.4, 0.6, 0.8, 1.0])
     np.testing.assert_allclose(down.x[1:, 0], [2, 4, 6, 8, 10], atol=0.1)
     np.testing.assert_allclose(down.u, 2 * down.x)
     assert down.s.tolist() == [0, 0, 0, 1, 1, 1]
     assert down.rows.tolist() == [0, 2, 4, 6, 8, 10]
-    assert down.source.covered_by.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5]
+    assert down.clock.covered_by.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5]
     up = sampled(one, Reading(rate=20), "walk")
-    assert len(up) == 23 and up.source.covered_by.tolist() == list(range(0, 23, 2))
+    assert len(up) == 23 and up.clock.covered_by.tolist() == list(range(0, 23, 2))
     np.testing.assert_allclose(up.x[:, 0], np.arange(23) / 2)
 
 
 def test_labels_across_a_gap_are_unknown():
-    one = Series(np.ones((4, 1)), s=np.ones(4, int), times=np.array([0.0, 1, 9, 10]))
+    one = Recording(np.ones((4, 1)), s=np.ones(4, int), times=np.array([0.0, 1, 9, 10]))
     assert sampled(one, Reading(rate=1), "walk").s.tolist() == [1, 1, 1, -1, -1, -1, -1, -1, 1, 1, 1]
 
 
@@ -108,13 +108,13 @@ def test_labels_across_a_gap_are_unknown():
     ],
 )
 def test_frames_that_are_left_out_belong_to_the_next_one_kept(reading, values, covered_by):
-    found = sampled(Series(np.arange(7.0)[:, None], s=np.arange(7)), reading, "walk")
+    found = sampled(Recording(np.arange(7.0)[:, None], s=np.arange(7)), reading, "walk")
     assert found.x[:, 0].tolist() == found.rows.tolist() == found.s.tolist() == values
-    assert found.source.covered_by.tolist() == covered_by
+    assert found.clock.covered_by.tolist() == covered_by
 
 
 def test_recordings_too_short_or_without_times_are_refused():
-    one = Series(np.ones((5, 1)), name="walk")
+    one = Recording(np.ones((5, 1)), name="walk")
     with pytest.raises(InputError, match="walk has 5 frames, so 5 can not be skipped"):
         sampled(one, Reading(skip=5), "walk")
     with pytest.raises(InputError, match=r"no times to resample by: say which column .* --time-column"):
@@ -131,6 +131,6 @@ def test_nearest_frames():
 
 
 def test_a_part_takes_all_that_goes_with_it():
-    one = Series(np.arange(6.0)[:, None], s=np.arange(6), times=np.arange(6.0), rows=np.arange(10, 16))
+    one = Recording(np.arange(6.0)[:, None], s=np.arange(6), times=np.arange(6.0), rows=np.arange(10, 16))
     part = slice_of(one, slice(2, 4))
     assert part.s.tolist() == part.times.tolist() == [2, 3] and part.rows.tolist() == [12, 13]

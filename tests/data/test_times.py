@@ -32,7 +32,7 @@ def refused(recording):
 def test_times_are_kept_beside_the_measurements(recording):
     one = recording([0.5, 0.75, 1.0])
     assert one.columns == ("x",) and one.times.tolist() == [0.5, 0.75, 1.0]
-    assert one.rows is None and one.source is None
+    assert one.rows is None and one.clock is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_missing_frames_are_inserted_as_missing(recording):
     np.testing.assert_array_equal(one.x[:, 0], [0, 1, 2, np.nan, np.nan, 3, 4, 5])
     np.testing.assert_allclose(one.times, np.arange(8) / 10)
     assert one.rows.tolist() == [0, 1, 2, 2, 2, 3, 4, 5]
-    assert one.source.covered_by.tolist() == [0, 1, 2, 5, 6, 7] and one.source.inserted == 2
+    assert one.clock.covered_by.tolist() == [0, 1, 2, 5, 6, 7] and one.clock.inserted == 2
     assert tables.notes([one]) == ["walk: 2 frames are missing between its times and count as missing values."]
 
 

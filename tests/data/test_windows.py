@@ -3,39 +3,39 @@ import pytest
 
 from swerve.data.windows import Standardizer, cut_windows, split_validation, to_frames, windows_that_go_on
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 
-def counting(length: int, name: str = "a") -> Series:
+def counting(length: int, name: str = "a") -> Recording:
     """Frame t holds the number t, so that a cut shows where it was made."""
     frames = np.arange(length)
-    return Series(x=frames[:, None].astype(float), u=-frames[:, None].astype(float), s=frames, name=name)
+    return Recording(x=frames[:, None].astype(float), u=-frames[:, None].astype(float), s=frames, name=name)
 
 
-def spans(series: list[Series]) -> list[tuple[int, int]]:
+def spans(series: list[Recording]) -> list[tuple[int, int]]:
     return [(int(one.x[0, 0]), int(one.x[-1, 0]) + 1) for one in series]
 
 
 def test_standardising_ignores_what_is_missing_and_inverts():
     x = [np.array([[1.0, 5.0], [3.0, np.nan]]), np.array([[np.nan, 9.0]])]
-    standardizer = Standardizer.fit([Series(x=one) for one in x])
+    standardizer = Standardizer.fit([Recording(x=one) for one in x])
     np.testing.assert_allclose(standardizer.mean, [2, 7])
     np.testing.assert_allclose(standardizer.scale, [1, 2])
     np.testing.assert_allclose(standardizer.apply(x[0]), [[-1, -1], [1, np.nan]])
     np.testing.assert_allclose(standardizer.invert(standardizer.apply(x[0])), x[0])
-    np.testing.assert_allclose(standardizer.apply_to([Series(x=x[1])])[0].x, [[np.nan, 1]])
+    np.testing.assert_allclose(standardizer.apply_to([Recording(x=x[1])])[0].x, [[np.nan, 1]])
 
 
 def test_channels_that_never_change_or_never_appear_keep_scale_1():
     x = np.stack([np.full(7, 0.1), np.full(7, np.nan), np.arange(7) * 1e-9], axis=1)
-    standardizer = Standardizer.fit([Series(x)])
+    standardizer = Standardizer.fit([Recording(x)])
     assert standardizer.scale[:2].tolist() == [1, 1] and standardizer.scale[2] < 1e-8
     assert standardizer.mean[1] == 0
 
 
 def test_standardised_data_has_mean_0_and_deviation_1():
     x = np.random.default_rng(0).normal(1e6, 3e-2, (1000, 2))
-    z = Standardizer.fit([Series(x)]).apply(x)
+    z = Standardizer.fit([Recording(x)]).apply(x)
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-6)
 
@@ -44,17 +44,17 @@ def test_all_pixels_of_an_image_share_one_mean_and_scale():
     x = np.random.default_rng(0).normal(5, [0.0, 1.0, 2.0, 3.0], (50, 4)).astype(np.float32)
     x[:, 1] = np.nan
     x[3, 2] = np.nan
-    video = [Series(x[:20], image=(2, 2)), Series(x[20:], image=(2, 2))]
+    video = [Recording(x[:20], image=(2, 2)), Recording(x[20:], image=(2, 2))]
     standardizer = Standardizer.fit(video)
     np.testing.assert_allclose(standardizer.mean, np.full(4, np.nanmean(x)), rtol=1e-5)
     np.testing.assert_allclose(standardizer.scale, np.full(4, np.nanstd(x)), rtol=1e-5)
     assert [one.x.dtype for one in standardizer.apply_to(video)] == [np.float32] * 2
-    assert Standardizer.fit([Series(np.ones((5, 4)), image=(2, 2))]).scale.tolist() == [1, 1, 1, 1]
+    assert Standardizer.fit([Recording(np.ones((5, 4)), image=(2, 2))]).scale.tolist() == [1, 1, 1, 1]
 
 
 def test_frames_are_padded_and_gaps_are_masked():
-    gap = Series(x=np.array([[1.0, np.nan], [3.0, 4.0]]), name="gap")
-    long = Series(x=np.ones((3, 2)), name="long")
+    gap = Recording(x=np.array([[1.0, np.nan], [3.0, 4.0]]), name="gap")
+    long = Recording(x=np.ones((3, 2)), name="long")
     frames = to_frames([gap, long], length=4)
     assert frames.x.shape == (2, 4, 2) and frames.x.dtype == np.float32
     assert frames.x[0].tolist() == [[1, 0], [3, 4], [0, 0], [0, 0]]
@@ -73,11 +73,11 @@ def test_frames_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="3 frames does not fit into 2"):
         to_frames([counting(3)], length=2)
     with pytest.raises(InputError, match='"b" has 2 columns where others have 1'):
-        to_frames([Series(x=np.ones((2, 1))), Series(x=np.ones((2, 2)), name="b")])
+        to_frames([Recording(x=np.ones((2, 1))), Recording(x=np.ones((2, 2)), name="b")])
     with pytest.raises(InputError, match='"b" has 0 controls where others have 1'):
-        to_frames([counting(2), Series(x=np.ones((2, 1)), name="b")])
+        to_frames([counting(2), Recording(x=np.ones((2, 1)), name="b")])
     with pytest.raises(InputError, match="missing control values"):
-        to_frames([Series(x=np.ones((2, 1)), u=np.full((2, 1), np.nan))])
+        to_frames([Recording(x=np.ones((2, 1)), u=np.full((2, 1), np.nan))])
 
 
 @pytest.mark.parametrize(

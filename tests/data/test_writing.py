@@ -6,11 +6,11 @@ import pytest
 from swerve.data import tables
 from swerve.data.reading import Reading
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball, dubins, dubins_video
 
 
-def same(one: Series, other: Series) -> bool:
+def same(one: Recording, other: Recording) -> bool:
     arrays = all(
         (a is None and b is None) or (a is not None and np.array_equal(a, b, equal_nan=True))
         for a, b in ((one.x, other.x), (one.u, other.u), (one.s, other.s))
@@ -19,10 +19,10 @@ def same(one: Series, other: Series) -> bool:
 
 
 @pytest.fixture
-def ragged() -> list[Series]:
+def ragged() -> list[Recording]:
     rng = np.random.default_rng(0)
     series = [
-        Series(
+        Recording(
             x=rng.standard_normal((length, 2)) * 10.0 ** rng.integers(-9, 9, (length, 2)),
             u=rng.standard_normal((length, 1)),
             s=rng.integers(0, 3, length),

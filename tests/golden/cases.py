@@ -136,7 +136,7 @@ def long(kind: str, folder: Path) -> Any:
     return {
         "held_out": run.held_out,
         "score": run.score(series),
-        "inferred": record.segmented([one.segmentation for one in inferred]),
+        "inferred": record.segmented(inferred),
         "expected": record.picked(inferred[0].expected),
         "viterbi": record.segmented(run.segment(series, viterbi=True)),
         "trust": record.plain(run.trust.as_dict()),
@@ -358,8 +358,8 @@ def _seen(one: swerve.Series) -> dict[str, Any]:
     kept |= {name: record.picked(part, 8) for name, part in parts.items() if part is not None}
     if one.skeleton is not None:
         kept["skeleton"] = [list(one.skeleton.joints), list(one.skeleton.parents), list(one.skeleton.axes)]
-    if one.source is not None:
-        kept["source"] = {"inserted": one.source.inserted, "covered_by": record.picked(one.source.covered_by, 8)}
+    if one.clock is not None:
+        kept["source"] = {"inserted": one.clock.inserted, "covered_by": record.picked(one.clock.covered_by, 8)}
     return kept | {"image": None if one.image is None else list(one.image)}
 
 

@@ -53,7 +53,7 @@ def segmented(found: Sequence[Any]) -> dict[str, Any]:
         "labels": {one.name: stretches(one.labels) for one in found},
         "probabilities": picked(np.concatenate([one.probabilities for one in found])),
     }
-    if found[0].agreement is not None:
+    if getattr(found[0], "agreement", None) is not None:
         kept["agreement"] = picked(np.concatenate([one.agreement for one in found]))
     return kept
 
@@ -72,7 +72,7 @@ def run_numbers(run: Any, series: Sequence[Any], *, controls: Any = None) -> dic
         "trust": plain(run.trust.as_dict()),
         "selection": plain(run.selection),
         "history": history_of(run),
-        "inferred": segmented([one.segmentation for one in inferred]),
+        "inferred": segmented(inferred),
         "expected": picked(np.concatenate([one.expected for one in inferred])),
         "viterbi": {one.name: stretches(one.labels) for one in run.segment(series[:2], viterbi=True)},
     }

@@ -25,7 +25,7 @@ from swerve.runs import fit as run
 from swerve.runs import infer as applying
 from swerve.runs.segment import draw_keys, infer_batch, worthwhile_labels_of_one
 from swerve.settings.sections import ModelConfig, PosteriorConfig
-from swerve.types import Series
+from swerve.types import Recording
 from swerve.views.codes import ImageCode
 
 segment = sys.modules[infer_batch.__module__]  # `swerve.runs.segment` itself is the verb
@@ -64,13 +64,13 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")
-def recording() -> Series:
+def recording() -> Recording:
     """With missing values, a gap of whole frames that crosses borders of chunks, missing ends, and controls."""
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.normal(size=(T, D)), axis=0)
     x[rng.random((T, D)) < 0.1] = np.nan
     x[40:60], x[:1], x[-2:] = np.nan, np.nan, np.nan
-    return Series(x, u=rng.normal(size=(T, U)), name="long")
+    return Recording(x, u=rng.normal(size=(T, U)), name="long")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,9 @@ def test_the_code_of_an_image_sees_the_one_before_it_across_borders():
     system = maker_of(config).build(config, Shape(1, 0), stickiness=1.0, allowed=K, key=keys[0])
     system = jittered(system.on_pixels(ImageCode(1, image, key=keys[1]), config.model), 0.3)
     scale = Standardizer(np.zeros(30), np.ones(30))
-    pictures = partial(frames_between, Series(np.random.default_rng(4).normal(size=(frames, 30)), image=image), scale)
+    pictures = partial(
+        frames_between, Recording(np.random.default_rng(4).normal(size=(frames, 30)), image=image), scale
+    )
     whole = infer_batch(system, jax.tree.map(lambda a: a[None], pictures(0, frames)), samples=SAMPLES)
     found = chunks.infer(CollapsedWalk(system), pictures, frames, draw_keys(SAMPLES), chunk=7)
     np.testing.assert_allclose(whole.probabilities[0], found.probabilities, atol=2e-5)
@@ -214,13 +216,13 @@ def test_long_and_short_recordings_side_by_side(fitted, recording, monkeypatch):
     assert heard[0] == 60
     assert heard[-1] == pytest.approx(T + 60)
     for ours, theirs in zip(whole, found, strict=True):
-        np.testing.assert_array_equal(ours.segmentation.labels, theirs.segmentation.labels)
-        np.testing.assert_allclose(ours.segmentation.probabilities, theirs.segmentation.probabilities, atol=2e-5)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
+        np.testing.assert_allclose(ours.probabilities, theirs.probabilities, atol=2e-5)
         np.testing.assert_allclose(ours.expected, theirs.expected, rtol=1e-5, atol=1e-4)
-        assert ours.segmentation.name == theirs.segmentation.name
+        assert ours.name == theirs.name
     only_labels = fitted.segment(both, viterbi=True)
     for ours, theirs in zip(fitted.infer(both, viterbi=True), only_labels, strict=True):
-        np.testing.assert_array_equal(ours.segmentation.labels, theirs.labels)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
     assert fitted.score([recording]) == pytest.approx(_whole_score(fitted, recording, monkeypatch), rel=1e-5)
     assert np.isfinite(score)
 
@@ -236,7 +238,7 @@ def test_labels_of_many_frames_are_those_of_the_whole(fitted, monkeypatch):
     rng = np.random.default_rng(3)
     x = np.cumsum(rng.normal(size=(30_000, D)), axis=0) % 10
     x[rng.random(x.shape) < 0.05] = np.nan
-    long = Series(x, u=rng.normal(size=(30_000, U)), name="long")
+    long = Recording(x, u=rng.normal(size=(30_000, U)), name="long")
     (found,) = fitted.segment([long])
     monkeypatch.setattr(segment, "FRAMES_AT_ONCE", 40_000)
     (whole,) = fitted.segment([long])

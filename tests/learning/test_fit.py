@@ -23,7 +23,7 @@ from swerve.models.model import Knobs
 from swerve.models.snlds.bound import regime_chain
 from swerve.runs import fit as run
 from swerve.settings.sections import Variant
-from swerve.types import Series
+from swerve.types import Recording
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
@@ -33,7 +33,7 @@ CONFIG = api.make_config(
 )
 
 
-def recording(seed: int, frames: int = 40) -> Series:
+def recording(seed: int, frames: int = 40) -> Recording:
     """A soft spot that wanders over the image, to the right in one regime and back in the other."""
     rng = np.random.default_rng(seed)
     s = (np.arange(frames) + rng.integers(20)) // 10 % 2
@@ -42,11 +42,11 @@ def recording(seed: int, frames: int = 40) -> Series:
     grids = np.arange(IMAGE[0])[None], np.arange(IMAGE[1])[None]
     rows, columns = (np.exp(-((g - at[:, None]) ** 2)) for g, at in zip(grids, (down, right), strict=True))
     x = (rows[:, :, None] * columns[:, None, :]).reshape(frames, -1).astype(np.float32)
-    return Series(x, s=s, name=f"spot-{seed}", columns=pixel_names(IMAGE), image=IMAGE)
+    return Recording(x, s=s, name=f"spot-{seed}", columns=pixel_names(IMAGE), image=IMAGE)
 
 
 @pytest.fixture(scope="module")
-def videos() -> list[Series]:
+def videos() -> list[Recording]:
     made = [recording(seed) for seed in range(8)]
     made[0].x[5] = np.nan
     made[1].x[7, :9] = np.nan
@@ -262,7 +262,7 @@ def test_other_images_and_numbers_are_refused(kept, videos, change, message):
 
 
 def test_recordings_of_two_kinds_are_refused(videos):
-    other = Series(np.zeros((40, 48)), name="table", columns=pixel_names(IMAGE))
+    other = Recording(np.zeros((40, 48)), name="table", columns=pixel_names(IMAGE))
     with pytest.raises(InputError, match="one is video, the other is not"):
         preparation.prepare([videos[0], other], CONFIG)
     larger = replace(videos[1], x=np.zeros((40, 64)), columns=pixel_names((8, 8)), image=(8, 8))

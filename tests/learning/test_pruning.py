@@ -18,7 +18,7 @@ from swerve.models.model import Weighed
 from swerve.models.snlds.maker import build_collapsed
 from swerve.models.snlds.model import Snlds
 from swerve.settings.sections import Config, Variant
-from swerve.types import Series
+from swerve.types import Recording
 
 LENGTH, STEPS, CALLS = 60, 400, 4
 SMALL = dataclasses.replace(
@@ -36,7 +36,7 @@ def drifting(drifts, count, seed):
     s = np.repeat([rng.permutation(len(drifts))[[0, 1, -1]] for _ in range(count)], 20, axis=1)
     steps = np.asarray(drifts)[s] + 0.02 * rng.normal(size=s.shape)
     x = np.cumsum(steps, axis=1)[..., None] + 0.02 * rng.normal(size=(*s.shape, 1))
-    return jax.tree.map(jnp.asarray, to_frames([Series(one) for one in x], length=LENGTH)), s
+    return jax.tree.map(jnp.asarray, to_frames([Recording(one) for one in x], length=LENGTH)), s
 
 
 def trained(frames, labels):

@@ -12,7 +12,7 @@ from swerve.errors import InputError
 from swerve.learning import regimes as choosing
 from swerve.learning.preparation import prepare_folds
 from swerve.runs import report as reporting
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -128,7 +128,7 @@ def test_the_best_at_the_end_of_the_range_asks_for_more():
 
 def test_an_odd_range_is_refused():
     with pytest.raises(InputError, match="3 to 2"):
-        choosing.choose_regimes([Series(np.zeros((10, 1)))], api.make_config(), first=3, last=2)
+        choosing.choose_regimes([Recording(np.zeros((10, 1)))], api.make_config(), first=3, last=2)
 
 
 def test_an_arhmm_finds_two_drifts(tmp_path):
@@ -185,7 +185,7 @@ def test_linear_regimes_are_searched_too_and_that_search_goes_on_where_it_was_st
 
 def test_where_recordings_are_few_every_piece_of_them_is_held_out_once():
     config = api.make_config(None, "arhmm", settings=LINEAR)
-    series = [Series(np.arange(i, i + frames, dtype=float)[:, None]) for i, frames in ((0, 610), (1000, 190))]
+    series = [Recording(np.arange(i, i + frames, dtype=float)[:, None]) for i, frames in ((0, 610), (1000, 190))]
     pieces = choosing._pieces(series)
     assert np.concatenate([one.x for one in pieces]).tolist() == np.concatenate([one.x for one in series]).tolist()
     assert {len(one) for one in pieces} <= {19, 20, 21} and len({one.name for one in pieces}) == len(pieces)
@@ -202,7 +202,7 @@ def test_where_recordings_are_few_every_piece_of_them_is_held_out_once():
 
 def test_a_short_recording_is_not_cut_into_pieces():
     config = api.make_config(None, "arhmm", settings=LINEAR)
-    assert choosing.choose_regimes([Series(drifts()[0].x[:30])], config, first=1, last=2).regimes in (1, 2)
+    assert choosing.choose_regimes([Recording(drifts()[0].x[:30])], config, first=1, last=2).regimes in (1, 2)
 
 
 def test_what_adds_little_to_what_all_regimes_gain_is_not_missed():
@@ -222,7 +222,7 @@ def test_restarts_of_a_consensus_need_not_agree():
 
 
 def test_an_arhmm_of_a_consensus_finds_a_drift_that_only_the_end_has():
-    late = Series(np.concatenate([drifts()[0].x[:150], 5 * np.arange(50.0)[:, None]]), name="late")
+    late = Recording(np.concatenate([drifts()[0].x[:150], 5 * np.arange(50.0)[:, None]]), name="late")
     choice = choosing.choose_regimes(
         [late], api.make_config(None, "arhmm", settings=[*LINEAR, "arhmm.consensus=true"]), first=1, last=4
     )

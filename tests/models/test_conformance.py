@@ -19,7 +19,7 @@ from swerve.errors import InputError
 from swerve.runs import fit as run
 from swerve.runs.alignment import Alignment
 from swerve.settings.sections import Config
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 NOW = ("arhmm",)  # all others have quick tests of their own, and come here in `make test-all`
@@ -34,20 +34,20 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")
-def recordings() -> list[Series]:
+def recordings() -> list[Recording]:
     """Five recordings of two channels and different lengths, with missing cells and a gap of whole frames."""
     made = [one.x[:length] for one, length in zip(whole(), LENGTHS, strict=True)]
     made[1][20:26] = np.nan
     made[2][::7, 0] = np.nan
-    return [Series(x, name=str(i), columns=COLUMNS) for i, x in enumerate(made)]
+    return [Recording(x, name=str(i), columns=COLUMNS) for i, x in enumerate(made)]
 
 
-def whole() -> list[Series]:
+def whole() -> list[Recording]:
     """The height of a ball, and noise beside it."""
     noise = np.random.default_rng(0)
     balls = [one.x for one in bouncing_ball.generate(5, seed=3).series()]
     both = [np.concatenate([x, noise.standard_normal(x.shape)], axis=1) for x in balls]
-    return [Series(x, name=str(i), columns=COLUMNS) for i, x in enumerate(both)]
+    return [Recording(x, name=str(i), columns=COLUMNS) for i, x in enumerate(both)]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -70,10 +70,9 @@ def test_every_frame_has_a_regime_whatever_is_missing(kept, recordings):
     fitted, _ = kept
     assert np.isfinite(fitted.held_out)
     for one, found in zip(recordings, fitted.infer(recordings), strict=True):
-        segmentation = found.segmentation
-        assert segmentation.labels.shape == (len(one),)
-        assert set(segmentation.labels.tolist()) <= {0, 1}
-        np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-4)
+        assert found.labels.shape == (len(one),)
+        assert set(found.labels.tolist()) <= {0, 1}
+        np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-4)
         assert found.expected.shape == one.x.shape
         assert np.isfinite(found.expected).all()
 
@@ -113,7 +112,7 @@ def test_a_recording_may_begin_and_end_with_missing_frames(kept, recordings):
     x = recordings[0].x.copy()
     x[:5], x[-5:] = np.nan, np.nan
     found = fitted.infer([replace(recordings[0], x=x), *recordings[1:]])[0]
-    assert np.isfinite(found.segmentation.probabilities).all()
+    assert np.isfinite(found.probabilities).all()
     assert np.isfinite(found.expected).all()
 
 
@@ -121,7 +120,7 @@ def test_bad_input_is_refused_in_a_sentence(kept, config, recordings):
     fitted, _ = kept
     wide = np.zeros((50, 3))
     with pytest.raises(InputError, match="columns"):
-        fitted.segment([Series(wide, name="wide", columns=("a", "b", "c"))])
+        fitted.segment([Recording(wide, name="wide", columns=("a", "b", "c"))])
     infinite = replace(recordings[0], x=np.where(np.arange(100)[:, None] == 3, np.inf, recordings[0].x))
     with pytest.raises(InputError, match="infinite"):
         run.fit([infinite, *recordings[1:]], config)

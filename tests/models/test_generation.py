@@ -24,7 +24,7 @@ from swerve.models.snlds.model import Snlds
 from swerve.runs import fit as run
 from swerve.runs import run as fitted_runs
 from swerve.runs.alignment import Alignment
-from swerve.types import Series
+from swerve.types import Recording
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 STAY = 0.9
@@ -256,7 +256,7 @@ def test_a_sequence_goes_on_from_its_middle_as_it_went_on(edges):
 def test_four_of_five_futures_lie_in_the_band_of_eighty_percent(model, drawn_by_the_model):
     fitted, horizon = run_of(model), 8
     x = 100 + 7 * drawn_by_the_model.astype(float)
-    past = [Series(one[:-horizon], name=str(i)) for i, one in enumerate(x)]
+    past = [Recording(one[:-horizon], name=str(i)) for i, one in enumerate(x)]
     found = fitted.forecast([replace(one, columns=("height",)) for one in past], horizon, samples=400)
     low, _, high = np.moveaxis(np.stack([one.quantiles for one in found]), 2, 0)
     inside = (low <= x[:, -horizon:]) & (x[:, -horizon:] <= high)
@@ -279,7 +279,7 @@ def test_samples_are_in_the_units_of_the_data():
 def test_a_forecast_begins_with_the_regimes_that_the_labels_have():
     """A temperature divides the evidence for both."""
     model = replace(arhmm([[[0.0, 1.0]], [[0.0, 1.2]]]), temperature=3.0)
-    frames = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), to_frames([Series(np.linspace(1.0, 1.3, 8)[:, None])]))
+    frames = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), to_frames([Recording(np.linspace(1.0, 1.3, 8)[:, None])]))
     last = jnp.exp(log_regimes(model, frames))
     np.testing.assert_allclose(last, smooth(model, frames)[-1], rtol=1e-5)
     cold = jnp.exp(log_regimes(replace(model, temperature=1.0), frames))
@@ -334,7 +334,7 @@ def test_controls_of_the_future_move_the_future():
         controls=1,
         standardizer=Standardizer(np.zeros(1), np.ones(1), np.full(1, 5.0), np.full(1, 2.0)),
     )
-    past = Series(np.full((20, 1), 1.0), u=np.full((20, 1), 5.0), columns=("height",))
+    past = Recording(np.full((20, 1), 1.0), u=np.full((20, 1), 5.0), columns=("height",))
     rest, moved = (driven.forecast([past], 3, controls=np.full((3, 1), u), samples=50)[0] for u in (5.0, 7.0))
     np.testing.assert_allclose(
         moved.quantiles - rest.quantiles, np.array([1, 1.5, 1.75])[:, None, None] * np.ones((1, 3, 1)), atol=1e-3
@@ -370,7 +370,7 @@ def collapsed_encoder(controls):
 )
 def test_wrong_choices_are_refused(choices, message):
     with pytest.raises(InputError, match=message):
-        run_of(DECAY).forecast([Series(np.zeros((9, 1)), columns=("height",))], **choices)
+        run_of(DECAY).forecast([Recording(np.zeros((9, 1)), columns=("height",))], **choices)
 
 
 def test_a_model_that_runs_away_is_refused():
@@ -381,7 +381,7 @@ def test_a_model_that_runs_away_is_refused():
 
 def test_an_arhmm_has_no_hidden_states():
     with pytest.raises(InputError, match="'arhmm' has no hidden states"):
-        run_of(DECAY).transform([Series(np.zeros((9, 1)), columns=("height",))])
+        run_of(DECAY).transform([Recording(np.zeros((9, 1)), columns=("height",))])
 
 
 def test_systems_of_others_make_up_nothing():
@@ -390,7 +390,7 @@ def test_systems_of_others_make_up_nothing():
         lambda key: maker_of(config).build(config, Shape(1, 0), stickiness=0.0, allowed=2, key=key), jax.random.key(0)
     )
     fitted = replace(run_of(other), config=config)
-    series = [Series(np.zeros((9, 1)), columns=("height",))]
+    series = [Recording(np.zeros((9, 1)), columns=("height",))]
     for refused in (lambda: fitted.sample(5), lambda: fitted.forecast(series, 5), lambda: fitted.transform(series)):
         with pytest.raises(InputError, match="'kvae'"):
             refused()

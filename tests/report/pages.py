@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from swerve.report.packing import Recording
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.report.packing import Shown
+from swerve.types import Recording, Skeleton
 
 EVIL = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">\'&<!--'
 SKELETON = Skeleton(("hips", "head", "left", "right"), (-1, 0, 0, 0))
@@ -13,14 +13,13 @@ def stays(frames: int, length: int = 20, regimes: int = 3) -> np.ndarray:
     return (np.arange(frames) // length % regimes).astype(np.int64)
 
 
-def recording(x, *, name="walk", labels=None, truth=None, length=0, **rest) -> Recording:
+def recording(x, *, name="walk", labels=None, truth=None, length=0, **rest) -> Shown:
     labels = stays(len(x)) if labels is None else labels
     probabilities = 0.85 * np.eye(3)[labels] + 0.05
-    series = Series(x, name=name, **rest)
-    return Recording(series, Segmentation(labels, probabilities, name), 0.5 * x, truth, length)
+    return Shown(Recording(x, name=name, **rest), labels, probabilities, 0.5 * x, truth, length)
 
 
-def walks(frames: int = 300, channels: int = 3, count: int = 2, **rest) -> list[Recording]:
+def walks(frames: int = 300, channels: int = 3, count: int = 2, **rest) -> list[Shown]:
     rng = np.random.default_rng(0)
     return [
         recording(rng.standard_normal((frames, channels)).cumsum(axis=0), name=f"walk {i}", **rest)
@@ -28,7 +27,7 @@ def walks(frames: int = 300, channels: int = 3, count: int = 2, **rest) -> list[
     ]
 
 
-def poses(frames: int = 120) -> list[Recording]:
+def poses(frames: int = 120) -> list[Shown]:
     body = np.array([[0.0, 1.0, 0.0], [0.0, 1.7, 0.0], [-0.4, 1.3, 0.0], [0.4, 1.3, 0.0]])
     t = np.arange(frames)
     angle = np.where(stays(frames) == 1, -0.1, 0.1).cumsum()
@@ -37,7 +36,7 @@ def poses(frames: int = 120) -> list[Recording]:
     return [recording(x.reshape(frames, -1), name="dance", columns=SKELETON.columns, skeleton=SKELETON, times=t / 20)]
 
 
-def videos(frames: int = 60, size: int = 10) -> list[Recording]:
+def videos(frames: int = 60, size: int = 10) -> list[Shown]:
     x = np.zeros((frames, size, size))
     x[np.arange(frames), np.arange(frames) % size, 3] = 1.0
     x = x.reshape(frames, -1)

@@ -9,7 +9,7 @@ from browser import CHROMIUM, Browser
 from pages import EVIL, poses, recording, stays, videos, walks
 
 from swerve.report.page import write_page
-from swerve.types import Series
+from swerve.types import Recording
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to open the page in")
 
@@ -31,7 +31,7 @@ def walk_page(folder):
     x = np.random.default_rng(2).standard_normal((300, 2)).cumsum(axis=0)
     x[40:60, 1] = np.nan
     first = recording(x, name="first", truth=stays(300), columns=("height", "speed"), times=np.arange(300) / 10)
-    second = replace(first, series=replace(first.series, name="second"))
+    second = replace(first, recording=replace(first.recording, name="second"))
     return write_page(folder / "walk.html", title="Walks", recordings=[first, second], repeat=[("Again", "swerve fit")])
 
 
@@ -185,7 +185,8 @@ def test_a_pose_can_be_turned(browser, folder):
 def test_names_do_not_run(browser, folder):
     columns = (EVIL, f'"{EVIL}', "constructor")
     recordings = [
-        replace(one, series=replace(one.series, name=f"{EVIL}{i}", columns=columns)) for i, one in enumerate(walks())
+        replace(one, recording=replace(one.recording, name=f"{EVIL}{i}", columns=columns))
+        for i, one in enumerate(walks())
     ]
     page = write_page(
         folder / "evil.html",
@@ -248,12 +249,12 @@ def test_odd_recordings_are_shown_without_complaint(browser, folder):
 
 def test_a_tracked_point_cloud_without_bones(browser, folder):
     (dance,) = poses()
-    series: Series = dance.series
+    series: Recording = dance.recording
     loose = replace(series.skeleton, parents=(-1,) * 4)
     x = series.x.copy()
     x[10:30, :3] = np.nan
     page = write_page(
-        folder / "loose.html", title="x", recordings=[replace(dance, series=replace(series, x=x, skeleton=loose))]
+        folder / "loose.html", title="x", recordings=[replace(dance, recording=replace(series, x=x, skeleton=loose))]
     )
     browser.open(page)
     assert browser.complaints == [] and len(pixels(browser, "figure")) > 1000

@@ -25,12 +25,12 @@ def values(page, i, key="x"):
 
 def test_values_come_back_within_half_a_level():
     (one, two) = walks(channels=2)
-    one.series.x[5:9, 1] = np.nan
+    one.recording.x[5:9, 1] = np.nan
     page = packed([one, two])
     for i, before in enumerate((one, two)):
         after, level = values(page, i), (np.array(page["high"]) - page["low"]) / LEVELS
-        assert (np.isnan(after) == np.isnan(before.series.x)).all()
-        assert np.nanmax(np.abs(after - before.series.x) / level) <= 0.501
+        assert (np.isnan(after) == np.isnan(before.recording.x)).all()
+        assert np.nanmax(np.abs(after - before.recording.x) / level) <= 0.501
     assert page["columns"] == ["channel 0", "channel 1"] and page["plane"] == (0, 1)
 
 
@@ -43,10 +43,10 @@ def test_labels_chances_truth_times_and_rows_come_back():
     record = page["recordings"][0]
     np.testing.assert_array_equal(decoded(record["labels"], "<u2"), stays(frames))
     np.testing.assert_array_equal(decoded(record["truth"], "<u2"), np.where(truth < 0, MISSING, truth))
-    np.testing.assert_array_equal(decoded(record["times"], "<f8"), one.series.times)
-    np.testing.assert_array_equal(decoded(record["rows"], "<i4"), one.series.rows)
+    np.testing.assert_array_equal(decoded(record["times"], "<f8"), one.recording.times)
+    np.testing.assert_array_equal(decoded(record["rows"], "<i4"), one.recording.rows)
     chances = decoded(record["probabilities"], "u1").reshape(frames, 3) / 255
-    np.testing.assert_allclose(chances, one.segmentation.probabilities, atol=1 / 255)
+    np.testing.assert_allclose(chances, one.probabilities, atol=1 / 255)
     assert page["notes"] == [] and page["plane"] is None
 
 
@@ -66,7 +66,7 @@ def test_what_is_left_out_is_said():
 def test_too_many_frames_are_cut_and_the_expectation_goes_first(monkeypatch):
     monkeypatch.setattr(packing, "MOST_BYTES", 2600)
     short, long = walks(100, 2)[0], walks(900, 2)[0]
-    page = packed([short, replace(long, series=replace(long.series, name="long"))])
+    page = packed([short, replace(long, recording=replace(long.recording, name="long"))])
     assert [one["frames"] for one in page["recordings"]] == [100, 271]  # 7 bytes a frame
     assert all(one["expected"] is None for one in page["recordings"])
     assert any("expects is left out" in note for note in page["notes"])
@@ -91,7 +91,9 @@ def test_joints_know_their_channels():
     kept = [i for i, name in enumerate(SKELETON.columns) if name != "head.y"]
     columns = tuple(SKELETON.columns[i] for i in kept)
     fewer = replace(
-        one, series=replace(one.series, x=one.series.x[:, kept], columns=columns), expected=one.expected[:, kept]
+        one,
+        recording=replace(one.recording, x=one.recording.x[:, kept], columns=columns),
+        expected=one.expected[:, kept],
     )
     assert packed([fewer])["skeleton"]["channels"] == [0, 1, 2, 3, -1, *range(4, 11)]
 
@@ -100,7 +102,7 @@ def test_images_are_thinned_to_fit(monkeypatch):
     (film,) = videos(60, 10)
     page = packed([film])
     images = decoded(page["recordings"][0]["images"], "u1").reshape(60, 10, 10)
-    np.testing.assert_array_equal(images, np.rint(255 * film.series.x).reshape(60, 10, 10))
+    np.testing.assert_array_equal(images, np.rint(255 * film.recording.x).reshape(60, 10, 10))
     assert page["columns"] == ["component 1", "component 2", "component 3"]
     monkeypatch.setattr(packing, "MOST_IMAGE_BYTES", 1000)
     monkeypatch.setattr(packing, "LARGEST_IMAGE", 5)

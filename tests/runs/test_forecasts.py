@@ -13,9 +13,9 @@ from swerve.models.arhmm import Covariance
 from swerve.models.arhmm.model import blank
 from swerve.runs import forecasts as forecasting
 from swerve.runs.run import Run
-from swerve.types import Forecast, Series
+from swerve.types import Forecast, Recording
 
-WALK = Series(np.zeros((30, 1)), name="walk", columns=("x",))
+WALK = Recording(np.zeros((30, 1)), name="walk", columns=("x",))
 AHEAD = Forecast(np.full((3, 2), 0.5), np.zeros((3, 1, 1)), (0.5,), "walk", ("x",))
 
 

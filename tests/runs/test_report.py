@@ -21,7 +21,7 @@ from swerve.runs import report as reporting
 from swerve.runs.infer import Inferred
 from swerve.runs.run import Run
 from swerve.settings.text import with_stickiness
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 FRAMES = 60
 COLUMNS = ("height", "weight")
@@ -42,12 +42,12 @@ def fitted() -> Run:
 
 def found(labels, name="walk") -> Inferred:
     labels = np.asarray(labels, dtype=np.int64)
-    return Inferred(Segmentation(labels, np.eye(3)[labels], name), np.zeros((len(labels), 2)))
+    return Inferred(labels, np.eye(3)[labels], np.zeros((len(labels), 2)), name)
 
 
-def walk(name="walk", frames=FRAMES, truth=None) -> Series:
+def walk(name="walk", frames=FRAMES, truth=None) -> Recording:
     x = np.random.default_rng(0).standard_normal((frames, 2))
-    return Series(x, s=truth, name=name, columns=COLUMNS)
+    return Recording(x, s=truth, name=name, columns=COLUMNS)
 
 
 CALM = np.repeat([0, 1, 2], 20)
@@ -128,8 +128,8 @@ def test_examples_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(again[0].s, truth)
     assert again[1].s is None
     for before, after in zip(inferred, found_again, strict=True):
-        np.testing.assert_array_equal(after.segmentation.labels, before.segmentation.labels)
-        np.testing.assert_array_equal(after.segmentation.probabilities, before.segmentation.probabilities)
+        np.testing.assert_array_equal(after.labels, before.labels)
+        np.testing.assert_array_equal(after.probabilities, before.probabilities)
         np.testing.assert_array_equal(after.expected, before.expected)
 
 
@@ -139,7 +139,7 @@ def test_only_a_few_examples_are_kept_and_only_their_beginning(tmp_path, monkeyp
     reporting.save_examples(tmp_path, [walk(str(i)) for i in range(many)], [found(CALM)] * many)
     series, inferred = reporting.load_examples(tmp_path, COLUMNS)
     assert len(series) == len(inferred) == reporting.EXAMPLES
-    assert {len(one) for one in series} == {len(one.segmentation.labels) for one in inferred} == {25}
+    assert {len(one) for one in series} == {len(one.labels) for one in inferred} == {25}
 
 
 def test_examples_keep_times_rows_skeleton_and_the_whole_length(tmp_path, monkeypatch):
@@ -165,6 +165,21 @@ def test_examples_of_video_stay_video(tmp_path):
 def test_a_folder_without_examples(tmp_path):
     with pytest.raises(InputError, match="name the recordings"):
         reporting.load_examples(tmp_path, COLUMNS)
+
+
+def test_frames_whose_true_regime_is_unknown_are_drawn_as_unknown(fitted, tmp_path):
+    truth = np.repeat([2, 0, 1], 20)
+    truth[20:26] = -1
+    series, inferred = [walk(truth=truth)], [found(CALM)]
+    (matched,) = reporting._matched_truth(series, inferred)
+    np.testing.assert_array_equal(matched, np.where(truth < 0, -1, CALM))
+    assert reporting.write_report(tmp_path, fitted, series, inferred).is_file()
+
+
+def test_a_truth_of_which_nothing_is_known_is_none(fitted):
+    unknown = [walk(truth=np.full(FRAMES, -1))]
+    assert reporting._matched_truth(unknown, [found(CALM)]) == [None]
+    assert reporting.FrameF1Curve(unknown).series == []
 
 
 def test_a_report_with_everything(fitted, tmp_path):

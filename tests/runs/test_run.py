@@ -27,7 +27,7 @@ from swerve.runs import report as reporting
 from swerve.runs.claim import RUN_FILE
 from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, TRUST_FILE
 from swerve.runs.segment import SWITCH_PRICE, bucket_rows
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 CONFIG = api.make_config(2, settings=SETTINGS)
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="session")
-def recordings() -> list[Series]:
+def recordings() -> list[Recording]:
     """Five balls of different lengths, one of them with a gap."""
     whole = bouncing_ball.generate(5, seed=3).series()
     ragged = [replace(one, x=one.x[:n].copy(), s=one.s[:n]) for one, n in zip(whole, LENGTHS, strict=True)]
@@ -58,7 +58,7 @@ def fitted(kept) -> run.Run:
 
 
 @pytest.fixture(scope="session")
-def two_columns() -> list[Series]:
+def two_columns() -> list[Recording]:
     walks = []
     for i, one in enumerate(bouncing_ball.generate(5, seed=4).series()):
         x = np.concatenate([one.x, 100 + np.random.default_rng(i).standard_normal((len(one), 1))], axis=1)
@@ -93,16 +93,15 @@ def expected_right(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def test_every_frame_of_ragged_recordings_with_gaps_has_a_regime(fitted, recordings):
     for one, found in zip(recordings, fitted.infer(recordings), strict=True):
-        segmentation = found.segmentation
-        assert segmentation.name == one.name
-        assert segmentation.labels.shape == (len(one),)
-        assert set(segmentation.labels.tolist()) <= {0, 1}
-        assert segmentation.probabilities.shape == (len(one), 2)
-        np.testing.assert_allclose(segmentation.probabilities.sum(axis=1), 1.0, atol=1e-5)
-        worth = partial(expected_right, segmentation.probabilities)
-        alone = segmentation.probabilities.argmax(axis=1)
-        assert worth(segmentation.labels) >= worth(alone) - 1e-4
-        assert len(segmentation.change_points) <= np.count_nonzero(np.diff(alone))
+        assert found.name == one.name
+        assert found.labels.shape == (len(one),)
+        assert set(found.labels.tolist()) <= {0, 1}
+        assert found.probabilities.shape == (len(one), 2)
+        np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        worth = partial(expected_right, found.probabilities)
+        alone = found.probabilities.argmax(axis=1)
+        assert worth(found.labels) >= worth(alone) - 1e-4
+        assert np.count_nonzero(np.diff(found.labels)) <= np.count_nonzero(np.diff(alone))
         assert found.expected.shape == one.x.shape
         assert np.isfinite(found.expected).all()
 
@@ -195,7 +194,7 @@ def test_columns_go_by_name(linear, two_columns):
 @pytest.mark.parametrize("columns", [("height", "length"), ("height",), ("height", "weight", "age")])
 def test_other_columns_are_refused(linear, columns):
     with pytest.raises(InputError, match="but the model was fitted to height, weight"):
-        linear.segment([Series(np.zeros((10, len(columns))), columns=columns, name="other")])
+        linear.segment([Recording(np.zeros((10, len(columns))), columns=columns, name="other")])
 
 
 def test_controls_are_refused_by_a_model_without_them(linear, two_columns):
@@ -251,7 +250,7 @@ def test_controls_reach_the_model(recordings):
 
 def test_how_much_x_moves_from_frame_to_frame():
     x = np.array([[0.0, 1.0], [3.0, np.nan], [3.0, 5.0], [-1.0, 5.0]])
-    windows = to_frames([Series(x), Series(x[:2])])
+    windows = to_frames([Recording(x), Recording(x[:2])])
     prepared = preparation.Prepared(windows, windows, Standardizer(np.zeros(2), np.ones(2)), ("a", "b"), (), 0)
     np.testing.assert_allclose(prepared.change_scale, [np.sqrt((9 + 0 + 16 + 9) / 4), 1.0], rtol=1e-6)
 

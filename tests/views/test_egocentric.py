@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swerve.data.bvh import read_bvh
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 from swerve.views.egocentric import align
 
 BODY = Skeleton(
@@ -25,7 +25,7 @@ def smooth(rng, frames: int, *shape: int) -> np.ndarray:
     return np.cumsum(rng.normal(size=(frames, *shape)), axis=0) * 0.1
 
 
-def person(seed: int, frames: int = 40) -> Series:
+def person(seed: int, frames: int = 40) -> Recording:
     """A body that faces z, left hip along x, wandering and turning in the plane of x and z."""
     rng = np.random.default_rng(seed)
     still = np.array([[0, 1, 0], [0.2, 0.9, 0.1], [-0.2, 0.9, 0.1], [0.2, 0, 0.2], [-0.2, 0, 0.2], [0, 1.7, 0]])
@@ -34,14 +34,14 @@ def person(seed: int, frames: int = 40) -> Series:
     turn = np.stack([about_y(angle) for angle in heading])
     points = np.einsum("tij,tkj->tki", turn, local)
     points[..., [0, 2]] += ground[:, None]
-    return Series(points.reshape(frames, -1), columns=BODY.columns, skeleton=BODY, times=0.05 * np.arange(frames))
+    return Recording(points.reshape(frames, -1), columns=BODY.columns, skeleton=BODY, times=0.05 * np.arange(frames))
 
 
 def about_y(angle: float) -> np.ndarray:
     return np.array([[np.cos(angle), 0, np.sin(angle)], [0, 1, 0], [-np.sin(angle), 0, np.cos(angle)]])
 
 
-def animal(seed: int, skeleton: Skeleton, frames: int = 40) -> Series:
+def animal(seed: int, skeleton: Skeleton, frames: int = 40) -> Recording:
     """Points along a line that swims forwards on the whole."""
     rng = np.random.default_rng(seed)
     count = len(skeleton.joints)
@@ -50,10 +50,10 @@ def animal(seed: int, skeleton: Skeleton, frames: int = 40) -> Series:
     place = np.cumsum(ahead + 0.1 * rng.normal(size=(frames, 2)), axis=0)
     along = np.linspace(3, -3, count)[None, :, None] * ahead[:, None]
     points = place[:, None] + along + 0.1 * rng.normal(size=(frames, count, 2))
-    return Series(points.reshape(frames, -1), columns=skeleton.columns, skeleton=skeleton)
+    return Recording(points.reshape(frames, -1), columns=skeleton.columns, skeleton=skeleton)
 
 
-def column(series: Series, name: str) -> np.ndarray:
+def column(series: Recording, name: str) -> np.ndarray:
     return series.x[:, series.columns.index(name)]
 
 
@@ -65,7 +65,7 @@ def test_a_walk_on_a_circle_is_steady_to_the_body():
     still = np.array([[0, 1, 0], [0.2, 0.9, 0.1], [-0.2, 0.9, 0.1], [0.2, 0, 0.2], [-0.2, 0, 0.2], [0, 1.7, 0]])
     points = np.stack([still @ about_y(angle).T for angle in heading])
     points[..., [0, 2]] += ground[:, None]
-    walk = Series(points.reshape(100, -1), columns=BODY.columns, skeleton=BODY, times=times)
+    walk = Recording(points.reshape(100, -1), columns=BODY.columns, skeleton=BODY, times=times)
     (seen,) = align([walk])
     np.testing.assert_allclose(column(seen, "body.turning")[1:], 0.5)
     np.testing.assert_allclose(column(seen, "body.forward")[1:], 2.0, rtol=1e-3)
@@ -89,7 +89,7 @@ def test_an_animal_in_a_picture_faces_x():
 def test_hips_in_a_picture_know_that_y_points_down():
     rat = Skeleton(("left_hip", "right_hip", "other"), (-1, -1, -1), ("x", "y"))
     x = np.array([[0.0, -1, 0, 1, 2, 0]]).repeat(3, axis=0)  # faces x: the left is up, where y is small
-    (seen,) = align([Series(x, columns=rat.columns, skeleton=rat)])
+    (seen,) = align([Recording(x, columns=rat.columns, skeleton=rat)])
     assert column(seen, "other.x")[0] > 0 and column(seen, "left_hip.y")[0] < 0
 
 
@@ -209,7 +209,7 @@ def test_a_frame_without_points_and_a_recording_without_any():
 
 def test_only_poses_have_a_heading():
     with pytest.raises(InputError, match="is not a pose"):
-        align([Series(np.zeros((3, 2)), name="walk", columns=("p", "q"))])
+        align([Recording(np.zeros((3, 2)), name="walk", columns=("p", "q"))])
 
 
 def test_dancers_face_forwards(shared_data):

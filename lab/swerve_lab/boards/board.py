@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards.damage import Damage
 
 
@@ -25,10 +25,10 @@ class Board:
     def __len__(self) -> int:
         return len(self.x)
 
-    def series(self) -> list[Series]:
-        """One `Series` per sequence, named after the board and its place in it."""
+    def series(self) -> list[Recording]:
+        """One `Recording` per sequence, named after the board and its place in it."""
         return [
-            Series(x=x, s=s, name=f"{self.name}-{i}", columns=self.columns, image=self.image)
+            Recording(x=x, s=s, name=f"{self.name}-{i}", columns=self.columns, image=self.image)
             for i, (x, s) in enumerate(zip(self.x, self.s, strict=True))
         ]
 
@@ -43,7 +43,7 @@ class Recordings:
     """Recordings of the world, each of its own length, with labels that people gave their frames."""
 
     name: str
-    recordings: tuple[Series, ...]
+    recordings: tuple[Recording, ...]
     takes: tuple[str, ...]
     """Which recordings were taken together, such as those of two partners: they are held out together."""
 
@@ -52,7 +52,7 @@ class Recordings:
         """The labels of every recording."""
         return [one.s for one in self.recordings if one.s is not None]
 
-    def series(self) -> list[Series]:
+    def series(self) -> list[Recording]:
         """As a model sees them."""
         return list(self.recordings)
 

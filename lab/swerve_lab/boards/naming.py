@@ -1,6 +1,7 @@
 """Found regimes under the numbers of the true ones, so that one colour can stand for both."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int
@@ -29,4 +30,4 @@ def _numbers(found: Sequence[Segmentation], truth: Sequence[Labels]) -> Int[np.n
 def _renamed(one: Segmentation, numbers: Int[np.ndarray, " K"]) -> Segmentation:
     probabilities = np.zeros((len(one.labels), numbers.max() + 1))
     probabilities[:, numbers] = one.probabilities
-    return Segmentation(numbers[one.labels], probabilities, one.name)
+    return replace(one, labels=numbers[one.labels], probabilities=probabilities)

@@ -9,7 +9,7 @@ from scipy.io import loadmat
 from scipy.ndimage import gaussian_filter1d
 
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 from swerve_lab.boards.board import Recordings
 
 DATA = Path("../shared/data")
@@ -46,7 +46,7 @@ def honeybee(path: Path) -> Recordings:
         return _recordings(
             "honeybee",
             [
-                Series(
+                Recording(
                     stored[f"seq{i}_obs"].astype(float),
                     s=stored[f"seq{i}_label"].astype(int),
                     name=f"dance-{i}",
@@ -64,7 +64,9 @@ def mocap6(path: Path) -> Recordings:
     return _recordings(
         "mocap6",
         [
-            Series(one["X"].astype(float), s=one["TrueZ"].astype(int) - 1, name=str(one["filename"]), columns=columns)
+            Recording(
+                one["X"].astype(float), s=one["TrueZ"].astype(int) - 1, name=str(one["filename"]), columns=columns
+            )
             for one in stored["DataBySeq"]
         ],
     )
@@ -79,7 +81,7 @@ def salsa(path: Path) -> Recordings:
     skeleton = Skeleton(tuple(joints), PARENTS)
     left, right = joints.index("LeftUpLeg"), joints.index("RightUpLeg")
     series = [
-        Series(
+        Recording(
             pose.reshape(len(pose), -1),
             s=turns(yaw_rate(pose[:, left] - pose[:, right], SALSA_RATE)),
             name=name,
@@ -106,7 +108,7 @@ def turns(rates: Float[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
     return np.where(rates > TURNING, COUNTER_CLOCKWISE, np.where(rates < -TURNING, CLOCKWISE, NEITHER)).astype(np.int64)
 
 
-def _recordings(name: str, series: list[Series], takes: tuple[str, ...] = ()) -> Recordings:
+def _recordings(name: str, series: list[Recording], takes: tuple[str, ...] = ()) -> Recordings:
     return Recordings(name, tuple(series), takes or tuple(one.name for one in series))
 
 

@@ -26,7 +26,7 @@ from swerve.models.model import Model
 from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
-from swerve.types import Series
+from swerve.types import Recording
 from swerve.views.codes import ImageCode, read_codes
 from swerve.views.coordconv import Image
 from swerve_lab.boards.board import Board, Recordings
@@ -40,7 +40,7 @@ class View(NamedTuple):
 
     prepared: Prepared
     board: Board | Recordings
-    recordings: Sequence[Series] = ()
+    recordings: Sequence[Recording] = ()
     """As they were before they were prepared."""
 
 

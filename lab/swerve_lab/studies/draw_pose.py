@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from swerve.data.bvh import read_bvh
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 from swerve.views.egocentric import align
 
 ROOT = Path.cwd()
@@ -44,7 +44,7 @@ def main(recording: Path = RECORDING, out: Path = ROOT / "docs" / "images" / "po
     figure.savefig(out, dpi=90)
 
 
-def points_of(series: Series) -> np.ndarray:
+def points_of(series: Recording) -> np.ndarray:
     place = {name: i for i, name in enumerate(series.columns)}
     nothing = np.zeros(len(series))  # the root stands over the origin
     columns = [series.x[:, place[name]] if name in place else nothing for name in series.skeleton.columns]

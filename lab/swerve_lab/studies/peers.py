@@ -21,7 +21,7 @@ import numpy as np
 from swerve.choosing.scores import regimes_that_occur
 from swerve.data.trees import write_json
 from swerve.data.windows import Standardizer
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import published
 from swerve_lab.boards.board import Recordings
 from swerve_lab.experiments.reproduce import score_labels, summary, surroundings
@@ -74,8 +74,8 @@ def run(recordings: Recordings, tool: str, differences: bool, regimes: int, pyth
 def ask(
     python: Path,
     tool: str,
-    training: Sequence[Series],
-    test: Sequence[Series],
+    training: Sequence[Recording],
+    test: Sequence[Recording],
     differences: bool,
     regimes: int,
     seed: int,

@@ -15,7 +15,7 @@ from swerve.runs import run as fitted
 from swerve.runs.claim import RUN_FILE
 from swerve.runs.run import Run
 from swerve.settings.sections import Config
-from swerve.types import Series
+from swerve.types import Recording
 
 TRAINING_SEQUENCES, TEST_SEQUENCES = 2000, 200
 TRAINING_SEED, TEST_SEED = 1000, 1001
@@ -24,11 +24,11 @@ ORACLE = {"frame_f1": 99.95, "switch_f1_tol0": 98.81, "switch_f1_tol5": 99.21, "
 """Scores of labels from the true physics on the test sequences, in percent; a test computes them anew."""
 
 
-def recordings(count: int, *, seed: int) -> list[Series]:
+def recordings(count: int, *, seed: int) -> list[Recording]:
     """Balls with their regimes."""
     balls = ball.draw(count, seed=seed)
     both = zip(balls.x, balls.s, strict=True)
-    return [Series(x, s=s, name=f"ball-{i}", columns=("position",)) for i, (x, s) in enumerate(both)]
+    return [Recording(x, s=s, name=f"ball-{i}", columns=("position",)) for i, (x, s) in enumerate(both)]
 
 
 def demo_config(seed: int) -> Config:
@@ -60,7 +60,7 @@ def run(seed: int, out: Path) -> dict[str, dict[str, float]]:
     return rows
 
 
-def _report(out: Path, snlds: Run, test: list[Series], rows, curve: list[float], seed: int) -> None:
+def _report(out: Path, snlds: Run, test: list[Recording], rows, curve: list[float], seed: int) -> None:
     display.print_scores(rows, f"Bouncing ball, {TEST_SEQUENCES} held-out sequences, percent")
     short = {name: {key: row[key] for key in SCORES} for name, row in rows.items()}
     own = short.pop("snlds")
@@ -77,7 +77,7 @@ def _report(out: Path, snlds: Run, test: list[Series], rows, curve: list[float],
     console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
 
 
-def _make_room(out: Path, training: list[Series]) -> None:
+def _make_room(out: Path, training: list[Recording]) -> None:
     """A demo is meant to be run again: an earlier one makes room, anything else is left alone."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
@@ -94,7 +94,7 @@ def _make_room(out: Path, training: list[Series]) -> None:
         (out / "figures").rmdir()
 
 
-def _is_demo(out: Path, training: list[Series]) -> bool:
+def _is_demo(out: Path, training: list[Recording]) -> bool:
     """Whether the folder holds a run on the demo's own data."""
     path = out / RUN_FILE
     if not path.is_file():

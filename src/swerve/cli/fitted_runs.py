@@ -64,15 +64,8 @@ def segment(
     else:
         with display.frames_progress(sum(map(len, series))) as show:
             found = fitted.segment(series, samples=samples, viterbi=viterbi, on_progress=show)
-    labelled = export.write(
-        out,
-        series,
-        found,
-        formats=formats,
-        names=fitted.names if any(fitted.given_names) else (),
-        frames_per_second=frames_per_second,
-    )
-    switches = sum(len(export.segments_of(one)) - 1 for one in labelled)
+    export.write(out, found, formats=formats, frames_per_second=frames_per_second)
+    switches = sum(len(one.change_points) for one in found)
     console.print(f"{len(found)} recordings, {switches} change points, written to {out}.")
 
 

@@ -10,10 +10,10 @@ from swerve.data.trees import write_json
 from swerve.runs import report as reporting
 from swerve.runs.infer import Inferred
 from swerve.runs.run import Run
-from swerve.types import Series
+from swerve.types import Recording
 
 
-def keep_scores(out: Path, fitted: Run, series: Sequence[Series], curve: Sequence[float]) -> None:
+def keep_scores(out: Path, fitted: Run, series: Sequence[Recording], curve: Sequence[float]) -> None:
     """Where true regimes came with the data, they score the fit: on what it was fitted to."""
     known = [one for one in series if one.s is not None and (one.s >= 0).any()]
     if not known:
@@ -23,7 +23,7 @@ def keep_scores(out: Path, fitted: Run, series: Sequence[Series], curve: Sequenc
     write_json(out / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": list(curve) or None})
 
 
-def keep_examples(out: Path, fitted: Run, series: Sequence[Series]) -> list[Inferred]:
+def keep_examples(out: Path, fitted: Run, series: Sequence[Recording]) -> list[Inferred]:
     """The first recordings with their regimes, for reports that get no recordings."""
     shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
     with display.frames_progress(sum(map(len, shown))) as show:

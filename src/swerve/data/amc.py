@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from swerve.data.kinematics import read_lines, to_numbers, to_series, turned
 from swerve.errors import InputError, nearest
-from swerve.types import Series
+from swerve.types import Recording
 
 FRAMES_AT_ONCE = 2000  # rotations take more memory than the positions they lead to
 TURNS, SHIFTS = ("rx", "ry", "rz"), ("tx", "ty", "tz")
@@ -48,7 +48,7 @@ class _Line:
     words: list[str]
 
 
-def read_amc(path: Path) -> Series:
+def read_amc(path: Path) -> Recording:
     """The positions of the root and of the end of every bone; the bones are read from the .asf file beside it."""
     skeleton = read_asf(skeleton_file(path))
     motion = _motion(path, skeleton)

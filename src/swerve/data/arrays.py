@@ -9,14 +9,14 @@ from jaxtyping import Float, Shaped
 from swerve.data.columns import default_names, pixel_names, unknown_column
 from swerve.data.reading import Reading
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 MOST_COLOURS = 4  # an image so narrow has its colours on the last axis
 JOINTS = "joint_names"
 ABOUT_X = {"x", "s", "u", "lengths", "columns", "names", "times"}
 
 
-def read_arrays(path: Path, reading: Reading) -> list[Series]:
+def read_arrays(path: Path, reading: Reading) -> list[Recording]:
     """x is (T,), (T, D), (N, T, D) or, for images, (N, T, H, W).
 
     Labels are taken from the array of the label column's name, or from `s` where it exists; so are times, or `times`.
@@ -66,7 +66,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _single(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Series:
+def _single(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Recording:
     array = arrays[key]
     if array.ndim not in (2, 3) or array.dtype.kind not in "fiub":
         raise InputError(
@@ -78,12 +78,12 @@ def _single(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Series:
         joints = _texts(path, arrays, JOINTS, array.shape[1]) or numbers
         skeleton = Skeleton(joints, (-1,) * len(joints), ("x", "y", "z")[: array.shape[2]])
         x = _numbers(path, key, array).reshape(len(array), -1)
-        return Series(x=x, name=key, columns=skeleton.columns, skeleton=skeleton)
+        return Recording(x=x, name=key, columns=skeleton.columns, skeleton=skeleton)
     x, image = _flattened(path, key, array, axes=2)
-    return Series(x=x, name=key, columns=_column_names(x, image), image=image)
+    return Recording(x=x, name=key, columns=_column_names(x, image), image=image)
 
 
-def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str, time_key: str) -> list[Series]:
+def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str, time_key: str) -> list[Recording]:
     values = arrays["x"][:, None] if arrays["x"].ndim == 1 else arrays["x"]
     if values.ndim not in (2, 3, 4):
         raise InputError(
@@ -111,7 +111,7 @@ def _stacked(path: Path, arrays: dict[str, np.ndarray], label_key: str, time_key
     stems = [path.stem] if one else [f"{path.stem}-{i}" for i in range(len(x))]
     names = _texts(path, arrays, "names", len(x)) or tuple(stems)
     return [
-        Series(
+        Recording(
             x=x[i, :stop],
             u=None if u is None else u[i, :stop],
             s=None if s is None else s[i, :stop],

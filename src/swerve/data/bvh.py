@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from swerve.data.kinematics import AXES, read_lines, to_numbers, to_series, turned
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 FRAMES_AT_ONCE = 2000  # rotations take more memory than the positions they lead to
 LONGEST_STEP = 1e6  # seconds between frames
@@ -58,7 +58,7 @@ class _Open:
     channels: tuple[str, ...] = field(default=())
 
 
-def read_bvh(path: Path) -> Series:
+def read_bvh(path: Path) -> Recording:
     """The joints' positions, End Sites included, frame by frame; the times come from the frame time."""
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if line.strip().upper() == "MOTION"), None)

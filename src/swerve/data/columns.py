@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 
 def default_names(count: int) -> tuple[str, ...]:
@@ -30,12 +30,12 @@ def unknown_column(name: str, known: Iterable[str], where: str, *, remedy: str =
     return InputError(f'{where} has no column "{name}": {advice}{remedy}')
 
 
-def select_columns(series: Sequence[Series], columns: Sequence[str]) -> list[Series]:
+def select_columns(series: Sequence[Recording], columns: Sequence[str]) -> list[Recording]:
     """The same recordings with these columns of x only, in this order."""
     return [_select(one, tuple(columns)) for one in series]
 
 
-def drop_constant_columns(series: Sequence[Series]) -> tuple[list[Series], tuple[str, ...]]:
+def drop_constant_columns(series: Sequence[Recording]) -> tuple[list[Recording], tuple[str, ...]]:
     """Leaves out the columns that never change in any recording; returns their names to warn of.
 
     An image keeps all its pixels.
@@ -52,7 +52,7 @@ def drop_constant_columns(series: Sequence[Series]) -> tuple[list[Series], tuple
     return select_columns(series, [name for name in columns if name not in dropped]), dropped
 
 
-def check_every_column_has_values(series: Sequence[Series]) -> None:
+def check_every_column_has_values(series: Sequence[Recording]) -> None:
     """Refuses a column that is missing throughout all recordings; an image may have dead pixels."""
     seen = np.any([(~np.isnan(one.x)).any(axis=0) for one in series], axis=0)
     if not (seen.any() if series[0].image is not None else seen.all()):
@@ -60,12 +60,12 @@ def check_every_column_has_values(series: Sequence[Series]) -> None:
         raise InputError(f'Column "{empty}" holds no value at all: leave it out or fill it.')
 
 
-def names_of(series: Series) -> tuple[str, ...]:
+def names_of(series: Recording) -> tuple[str, ...]:
     """The columns' names, made up where there are none."""
     return series.columns or default_names(series.x.shape[1])
 
 
-def _select(series: Series, columns: tuple[str, ...]) -> Series:
+def _select(series: Recording, columns: tuple[str, ...]) -> Recording:
     known = names_of(series)
     if columns == known:
         return replace(series, columns=columns)
@@ -75,7 +75,7 @@ def _select(series: Series, columns: tuple[str, ...]) -> Series:
     return replace(series, x=series.x[:, [known.index(name) for name in columns]], columns=columns, image=None)
 
 
-def _reduce(extreme: np.ufunc, series: Series) -> np.ndarray:
+def _reduce(extreme: np.ufunc, series: Recording) -> np.ndarray:
     """The extreme value of each column; +-inf where the whole column is missing, so that others decide."""
     values = extreme.reduce(series.x, axis=0)
     return np.where(np.isnan(values), np.inf if extreme is np.fmin else -np.inf, values)

@@ -9,10 +9,9 @@ from jaxtyping import Float
 
 from swerve.data.columnar import as_numbers, texts_of, times_of
 from swerve.data.columns import default_names
-from swerve.data.extras import package
 from swerve.data.reading import Reading
 from swerve.data.table import Table, check_controls, check_width, lay_out, not_numbers
-from swerve.errors import InputError
+from swerve.errors import InputError, package
 
 ROWS_AT_ONCE = 1 << 16
 MOST_KEYS = 12

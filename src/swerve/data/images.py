@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swerve.data.columns import pixel_names
-from swerve.data.extras import package
-from swerve.errors import InputError
-from swerve.types import Series
+from swerve.errors import InputError, package
+from swerve.types import Recording
 
 PICTURES = (".png", ".jpg", ".jpeg")
 
@@ -28,7 +27,7 @@ def pictures_in(folder: Path) -> list[Path]:
     return sorted(found, key=_natural)
 
 
-def read_frames(folder: Path) -> Series:
+def read_frames(folder: Path) -> Recording:
     """A recording whose frames are the pictures of the folder in grey, from 0 (black) to 1."""
     files = pictures_in(folder)
     first = _grey(files[0])
@@ -42,7 +41,7 @@ def read_frames(folder: Path) -> Series:
             )
         row[:] = picture.ravel()
     height, width = first.shape
-    return Series(x=x, name=folder.name, columns=pixel_names((height, width)), image=(height, width))
+    return Recording(x=x, name=folder.name, columns=pixel_names((height, width)), image=(height, width))
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 AXES = "xyz"
 
@@ -67,7 +67,7 @@ def to_series(
     parents: Sequence[int],
     on_parent: Sequence[bool],
     times: Float[np.ndarray, " T"] | None = None,
-) -> Series:
+) -> Recording:
     """The recording of these joints, less those that can not leave their parents (docs/decisions/0020)."""
     if not np.isfinite(points).all():
         frame, joint = np.argwhere(~np.isfinite(points))[0][:2]
@@ -83,4 +83,4 @@ def to_series(
     skeleton = Skeleton(tuple(names[joint] for joint in kept), tuple(holds(parents[joint]) for joint in kept))
     x = points[:, kept].reshape(len(points), -1)
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Series(x=x, name=name, columns=skeleton.columns, times=times, skeleton=skeleton)
+    return Recording(x=x, name=name, columns=skeleton.columns, times=times, skeleton=skeleton)

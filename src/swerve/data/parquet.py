@@ -7,10 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from swerve.data.columnar import texts_of, times_of
-from swerve.data.extras import package
 from swerve.data.reading import Reading
 from swerve.data.table import Layout, Table, Texts, check_controls, lay_out, not_numbers
-from swerve.errors import InputError
+from swerve.errors import InputError, package
 
 
 def read_parquet(path: Path, reading: Reading) -> Table:

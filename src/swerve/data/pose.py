@@ -11,7 +11,7 @@ from swerve.data.reading import Reading
 from swerve.data.sleap import is_sleap, read_sleap_analysis, read_sleap_table
 from swerve.data.tracking import Track, to_recordings
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 SKELETONS = (".bvh", ".bvh.gz", ".amc")
 TABLES = (".csv",)
@@ -23,7 +23,7 @@ def is_skeleton_file(path: Path) -> bool:
     return path.name.lower().endswith(SKELETONS)
 
 
-def read(path: Path, reading: Reading) -> list[Series] | None:
+def read(path: Path, reading: Reading) -> list[Recording] | None:
     """The recordings of motion capture, a tracker's table or a folder of pictures; None for any other file."""
     found = _read(path, reading)
     if found is None:
@@ -44,7 +44,7 @@ def check_same_joints(where: str, skeleton: Skeleton | None, first: str, expecte
     raise InputError(f"{where} {what}: recordings of one model have the same joints.")
 
 
-def _read(path: Path, reading: Reading) -> list[Series] | None:
+def _read(path: Path, reading: Reading) -> list[Recording] | None:
     if path.is_dir():
         return [read_frames(path)]
     if path.name.lower().endswith((".bvh", ".bvh.gz")):

@@ -1,6 +1,6 @@
 """The frames that a model sees: without the first, at regular times, each so-many-th; and the way back to the file."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,21 +10,13 @@ from swerve.data.resampling import ROUNDING, closeness, nearest_frames, regular_
 from swerve.data.table import UNLABELLED
 from swerve.data.times import check_one_rate, check_order, places_in_grid, step_of
 from swerve.errors import InputError
-from swerve.types import Series, Source
+from swerve.types import Clock, Recording
+
+Places = Float[np.ndarray, " T"]
 
 
-@dataclass(frozen=True)
-class Regular:
-    """A recording at regular times: `places` says where in it the frames of the file lie."""
-
-    series: Series
-    rows: Int[np.ndarray, " G"]
-    places: Float[np.ndarray, " T"]
-    inserted: int = 0
-
-
-def sampled(series: Series, reading: Reading, where: str) -> Series:
-    """The recording as a model sees it. If that is not as the file has it, `source` leads back.
+def sampled(series: Recording, reading: Reading, where: str) -> Recording:
+    """The recording as a model sees it. If that is not as the file has it, `clock` leads back.
 
     A frame that is left out belongs to the next one that is kept: the regime of a frame is the one that moved the
     system there from the frame before.
@@ -32,24 +24,19 @@ def sampled(series: Series, reading: Reading, where: str) -> Series:
     if len(series) <= reading.skip:
         raise InputError(f"{where} has {len(series)} frames, so {reading.skip} can not be skipped.")
     rows = np.arange(len(series)) if series.rows is None else series.rows
-    kept = slice_of(series, slice(reading.skip, None))
-    regular = _regular(replace(kept, rows=rows[reading.skip :]), reading, where)
-    if reading.skip == 0 and reading.every == 1 and reading.rate is None and not regular.inserted:
+    kept = slice_of(replace(series, rows=rows), slice(reading.skip, None))
+    regular, places = _regular(kept, reading, where)
+    inserted = 0 if reading.rate is not None else len(regular) - len(kept)
+    if reading.skip == 0 and reading.every == 1 and reading.rate is None and not inserted:
         return series
-    chosen = slice(None, None, reading.every)
-    result = slice_of(regular.series, chosen)
-    covered_by = np.ceil(regular.places / reading.every - ROUNDING).astype(np.int64)
+    result = slice_of(regular, slice(None, None, reading.every))
+    covered_by = np.ceil(places / reading.every - ROUNDING).astype(np.int64)
     skipped = np.zeros(reading.skip, np.int64)
-    source = Source(
-        rows=rows,
-        times=series.times,
-        covered_by=np.concatenate([skipped, np.minimum(covered_by, len(result) - 1)]),
-        inserted=regular.inserted,
-    )
-    return replace(result, rows=regular.rows[chosen], source=source)
+    covered_by = np.concatenate([skipped, np.minimum(covered_by, len(result) - 1)])
+    return replace(result, clock=Clock(rows, series.times, covered_by, inserted))
 
 
-def slice_of(series: Series, chosen: slice) -> Series:
+def slice_of(series: Recording, chosen: slice) -> Recording:
     """Some frames of a recording, with all that goes with them."""
 
     def part(values: np.ndarray | None) -> np.ndarray | None:
@@ -62,13 +49,14 @@ def slice_of(series: Series, chosen: slice) -> Series:
         s=part(series.s),
         times=part(series.times),
         rows=part(series.rows),
-        source=None,
+        clock=None,
     )
 
 
-def _regular(series: Series, reading: Reading, where: str) -> Regular:
+def _regular(series: Recording, reading: Reading, where: str) -> tuple[Recording, Places]:
+    """The recording at regular times, and where in it the frames of the file lie."""
     assert series.rows is not None
-    as_it_is = Regular(series, series.rows, np.arange(float(len(series))))
+    as_it_is = series, np.arange(float(len(series)))
     if series.times is None:
         if reading.rate is not None:
             raise InputError(f"{where} has no times to resample by: say which column they are in with --time-column.")
@@ -85,7 +73,7 @@ def _regular(series: Series, reading: Reading, where: str) -> Regular:
     return _without_gaps(series, places)
 
 
-def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
+def _without_gaps(series: Recording, places: Int[np.ndarray, " T"]) -> tuple[Recording, Places]:
     """Missing frames where the times leave room for them. Controls, which must be complete, are interpolated."""
     assert series.rows is not None and series.times is not None
     count = int(places[-1]) + 1
@@ -101,11 +89,11 @@ def _without_gaps(series: Series, places: Int[np.ndarray, " T"]) -> Regular:
         u = np.stack([np.interp(all_places, places, column) for column in u.T], axis=1)
     before = np.searchsorted(places, all_places, side="right") - 1
     times = np.interp(all_places, places, series.times)
-    filled = replace(series, x=x, u=u, s=s, times=times, rows=None)
-    return Regular(filled, series.rows[before], places.astype(float), count - len(series))
+    filled = replace(series, x=x, u=u, s=s, times=times, rows=series.rows[before])
+    return filled, places.astype(float)
 
 
-def _resampled(series: Series, rate: float | int, where: str) -> Regular:
+def _resampled(series: Recording, rate: float | int, where: str) -> tuple[Recording, Places]:
     assert series.rows is not None and series.times is not None
     times = series.times
     step = step_of(times) or 1 / rate
@@ -118,5 +106,5 @@ def _resampled(series: Series, rate: float | int, where: str) -> Regular:
     if s is not None:
         s = np.where(np.abs(times[nearest] - grid) <= close / 2, s[nearest], UNLABELLED)
     x = resample(series.x, times, grid, close=close, averaged=averaged)
-    at_new_times = replace(series, x=x, u=u, s=s, times=grid, rows=None)
-    return Regular(at_new_times, series.rows[nearest], (times - times[0]) * rate)
+    at_new_times = replace(series, x=x, u=u, s=s, times=grid, rows=series.rows[nearest])
+    return at_new_times, (times - times[0]) * rate

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from swerve.data.extras import package
 from swerve.data.tracking import Track, frame_numbers, read_rows, to_values
-from swerve.errors import InputError
+from swerve.errors import InputError, package
 
 INSTANCE = ("track", "frame_idx", "instance.score")
 

@@ -21,12 +21,12 @@ from swerve.data.table import LabelEncoder, Table, Texts, check_width, label_enc
 from swerve.data.times import check_same_rate, step_of
 from swerve.data.writing import write_csv, write_npz
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 from swerve.views import egocentric
 
 __all__ = ["read", "read_frames", "write_csv", "write_npz"]
 
-Found = list[Table] | list[Series]
+Found = list[Table] | list[Recording]
 READERS: dict[str, Callable[[Path, Reading], Found]] = {
     ".csv": lambda path, reading: [read_delimited(path, reading)],
     ".tsv": lambda path, reading: [read_delimited(path, reading)],
@@ -40,7 +40,7 @@ READERS: dict[str, Callable[[Path, Reading], Found]] = {
 KINDS = f"{', '.join([*list(READERS)[:-1], *pose.SKELETONS])} or {list(READERS)[-1]}"
 
 
-def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = None) -> list[Series]:
+def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = None) -> list[Recording]:
     """Recordings from files or folders: one per file, or one per value of the sequence column.
 
     Labels are the truth, for scoring only: whole numbers (unlabelled where missing or below 0), or names, which are
@@ -53,37 +53,37 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = Non
     return _assembled([(str(file), one) for file, one in zip(files, found, strict=True)], reading)
 
 
-def read_frames(frames: Sequence[Any], reading: Reading | None = None) -> list[Series]:
+def read_frames(frames: Sequence[Any], reading: Reading | None = None) -> list[Recording]:
     """Recordings from data frames, whose columns have the same roles as those of files."""
     reading = reading or Reading()
     found = [read_data_frame(frame, reading, name=str(i)) for i, frame in enumerate(frames)]
     return _assembled([(one.where, [one]) for one in found], reading)
 
 
-def notes(recordings: Sequence[Series]) -> list[str]:
+def notes(recordings: Sequence[Recording]) -> list[str]:
     """What was done to recordings that their owner may not expect."""
     return [
-        f"{one.name}: {one.source.inserted} frames are missing between its times and count as missing values."
+        f"{one.name}: {one.clock.inserted} frames are missing between its times and count as missing values."
         for one in recordings
-        if one.source is not None and one.source.inserted
+        if one.clock is not None and one.clock.inserted
     ]
 
 
-def remembered(reading: Reading, recordings: Sequence[Series]) -> Reading:
+def remembered(reading: Reading, recordings: Sequence[Recording]) -> Reading:
     """The reading to keep with a model of these recordings: with the time between their frames."""
     steps = [step for one in recordings if (step := step_of(one.times)) is not None]
     return replace(reading, step=steps[0] if steps else None, may_lack=())
 
 
-def resampled(recordings: Sequence[Series], reading: Reading) -> list[Series]:
+def resampled(recordings: Sequence[Recording], reading: Reading) -> list[Recording]:
     """Recordings that come without a file, sampled as one would be."""
     return _seen([sampled(one, reading, f'Recording "{one.name}"') for one in recordings], reading)
 
 
-def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Series]:
+def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Recording]:
     labels = [one.labels for _, found in loaded for one in found if isinstance(one, Table) and one.labels is not None]
     encode = label_encoder(labels, reading.label_column)
-    recordings: list[Series] = []
+    recordings: list[Recording] = []
     first = loaded[0][0]
     for where, found in loaded:
         for one in found:
@@ -102,7 +102,7 @@ def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Se
     return _with_unique_names(recordings)
 
 
-def _seen(recordings: list[Series], reading: Reading) -> list[Series]:
+def _seen(recordings: list[Recording], reading: Reading) -> list[Recording]:
     """Poses as their bodies see them, if that was asked for: only then the columns to choose from are known."""
     if not reading.egocentric:
         return recordings
@@ -133,8 +133,8 @@ def _is_data(file: Path) -> bool:
     return file.suffix.lower() in READERS or pose.is_skeleton_file(file)
 
 
-def _recordings(table: Table, encode: LabelEncoder) -> list[Series]:
-    whole = Series(
+def _recordings(table: Table, encode: LabelEncoder) -> list[Recording]:
+    whole = Recording(
         x=table.x,
         u=table.u,
         s=None if table.labels is None else encode(table.labels),
@@ -149,7 +149,7 @@ def _recordings(table: Table, encode: LabelEncoder) -> list[Series]:
     return [replace(one, times=np.round(one.times - one.times[0], 6)) for one in parts if one.times is not None]
 
 
-def _split(whole: Series, sequence: Texts) -> list[Series]:
+def _split(whole: Recording, sequence: Texts) -> list[Recording]:
     """One recording per value, in order of first appearance; the rows of one need not be neighbours."""
     order = np.argsort(sequence.codes, kind="stable")
     bounds = np.searchsorted(sequence.codes[order], np.arange(len(sequence.names) + 1))
@@ -176,7 +176,7 @@ def _split(whole: Series, sequence: Texts) -> list[Series]:
     return parts
 
 
-def _chosen(series: Series, reading: Reading) -> Series:
+def _chosen(series: Recording, reading: Reading) -> Recording:
     """A recording that came whole, with the columns that were asked for."""
     series = replace(series, columns=names_of(series))
     return select_columns([series], reading.columns)[0] if reading.columns and not reading.egocentric else series
@@ -197,13 +197,13 @@ def _check_same_columns(where: str, columns: tuple[str, ...], first: str, expect
             raise unknown_column(name, columns, other)
 
 
-def _in_order(series: Series, columns: tuple[str, ...]) -> Series:
+def _in_order(series: Recording, columns: tuple[str, ...]) -> Recording:
     if series.columns == columns:
         return series
     return replace(series, x=series.x[:, [series.columns.index(name) for name in columns]], columns=columns)
 
 
-def _check_rates(recordings: Sequence[Series], reading: Reading) -> None:
+def _check_rates(recordings: Sequence[Recording], reading: Reading) -> None:
     steps = [(one.name, step) for one in recordings if (step := step_of(one.times)) is not None]
     for name, step in steps:
         where = f'Recording "{name}"'
@@ -213,7 +213,7 @@ def _check_rates(recordings: Sequence[Series], reading: Reading) -> None:
         check_same_rate(step, steps[0][1], f'but "{steps[0][0]}" has one every', where, every=reading.every)
 
 
-def _with_unique_names(recordings: list[Series]) -> list[Series]:
+def _with_unique_names(recordings: list[Recording]) -> list[Recording]:
     taken: set[str] = set()
     unique = []
     for series in recordings:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 MOST_FRAMES = 10_000_000  # a wrong frame number must not fill the memory
 MISSING = ("", "na", "nan")
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def to_recordings(path: Path, tracks: Sequence[Track], least_likelihood: float) -> list[Series]:
+def to_recordings(path: Path, tracks: Sequence[Track], least_likelihood: float) -> list[Recording]:
     """One recording per individual, from the first frame to the last in which any point of it is seen.
 
     A frame that the file leaves out is missing, and so is a point whose score is below `least_likelihood`; a point
@@ -53,7 +53,7 @@ def to_recordings(path: Path, tracks: Sequence[Track], least_likelihood: float) 
     return recordings
 
 
-def _series(path: Path, track: Track, least_likelihood: float, *, alone: bool) -> Series | None:
+def _series(path: Path, track: Track, least_likelihood: float, *, alone: bool) -> Recording | None:
     points = track.points.copy()
     if track.scores is not None:
         points[track.scores < least_likelihood] = np.nan
@@ -65,7 +65,7 @@ def _series(path: Path, track: Track, least_likelihood: float, *, alone: bool) -
     x = np.full((last - first + 1, len(track.joints) * len(track.axes)), np.nan)
     x[track.frames[seen] - first] = points[seen].reshape(len(seen), -1)
     skeleton = Skeleton(track.joints, track.parents or (-1,) * len(track.joints), track.axes)
-    return Series(
+    return Recording(
         x=x,
         name=path.stem if alone else f"{path.stem}-{track.name}",
         columns=skeleton.columns,

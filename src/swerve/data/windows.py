@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from swerve.data.sampling import slice_of
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
-from swerve.types import Series
+from swerve.types import Recording
 
 WHOLE_SEQUENCES = 5  # with fewer, validation takes the end of each
 
@@ -27,7 +27,7 @@ class Standardizer:
     control_scale: Float[np.ndarray, " U"] = field(default_factory=lambda: np.ones(0))
 
     @staticmethod
-    def fit(series: Sequence[Series]) -> "Standardizer":
+    def fit(series: Sequence[Recording]) -> "Standardizer":
         """Mean and standard deviation of the observed values; a channel that never changes keeps scale 1."""
         controls = [one.u for one in series if one.u is not None]
         moments = _moments if series[0].image is None else _shared_moments
@@ -41,7 +41,7 @@ class Standardizer:
         """Back to the recording's own units."""
         return x * self.scale + self.mean
 
-    def apply_to(self, series: Sequence[Series]) -> list[Series]:
+    def apply_to(self, series: Sequence[Recording]) -> list[Recording]:
         """The recordings with standardised x and u."""
         return [
             replace(one, x=self.apply(one.x).astype(one.x.dtype), u=self.apply_to_controls(one.u)) for one in series
@@ -72,7 +72,7 @@ def _shared_moments(
     return np.full(channels, mean), np.full(channels, np.sqrt(square) if square > 0 else 1.0)
 
 
-def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
+def to_frames(series: Sequence[Recording], *, length: int | None = None) -> Frames:
     """A batch (N, T, ...) of float32 arrays, padded at the end to `length` or to the longest recording.
 
     A missing value is 0 with `observed` False; a padded frame is 0 with `valid` False. No controls: width 0.
@@ -98,7 +98,7 @@ def to_frames(series: Sequence[Series], *, length: int | None = None) -> Frames:
     return Frames(x, observed, valid, u)  # pyright: ignore[reportArgumentType]
 
 
-def frames_between(series: Series, standardizer: Standardizer, start: int, stop: int) -> Frames:
+def frames_between(series: Recording, standardizer: Standardizer, start: int, stop: int) -> Frames:
     """Frames start to stop - 1 of one recording, standardised; padding before its first frame and after its last."""
     inside = cut(series, max(start, 0), min(stop, len(series)))
     in_front = max(0, -start)
@@ -107,7 +107,7 @@ def frames_between(series: Series, standardizer: Standardizer, start: int, stop:
     return Frames(*padded)  # pyright: ignore[reportArgumentType]
 
 
-def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
+def cut_windows(series: Sequence[Recording], length: int) -> list[Recording]:
     """Consecutive windows of at most `length` frames that together hold every frame.
 
     A remainder of half a window or more is a window of its own; a shorter one starts earlier, to be full.
@@ -117,21 +117,21 @@ def cut_windows(series: Sequence[Series], length: int) -> list[Series]:
     return [cut(one, start, stop) for one in series for start, stop in _window_bounds(len(one), length)]
 
 
-def windows_that_go_on(series: Sequence[Series], length: int) -> Bool[np.ndarray, " N"] | None:
+def windows_that_go_on(series: Sequence[Recording], length: int) -> Bool[np.ndarray, " N"] | None:
     """Which windows of `cut_windows` end where the next one begins, in the same recording; None if none does."""
     bounds = [_window_bounds(len(one), length) for one in series]
     found = [stop == after for own in bounds for (_, stop), (after, _) in zip(own, [*own[1:], (-1, -1)], strict=True)]
     return np.array(found) if any(found) else None
 
 
-def splits_by_recording(series: Sequence[Series]) -> bool:
+def splits_by_recording(series: Sequence[Recording]) -> bool:
     """Whether there are enough recordings to hold out whole ones."""
     return len(series) >= WHOLE_SEQUENCES
 
 
 def split_validation(
-    series: Sequence[Series], fraction: float, seed: int, *, ends: bool = False
-) -> tuple[list[Series], list[Series]]:
+    series: Sequence[Recording], fraction: float, seed: int, *, ends: bool = False
+) -> tuple[list[Recording], list[Recording]]:
     """(training, validation) without a frame in common; windows, which may overlap, are cut afterwards.
 
     Whole recordings, drawn at random, where there are at least five; otherwise, or with `ends`, the last `fraction`
@@ -147,7 +147,7 @@ def split_validation(
     return training, [series[i] for i in sorted(drawn)]
 
 
-def cut(series: Series, start: int, stop: int) -> Series:
+def cut(series: Recording, start: int, stop: int) -> Recording:
     """Frames start to stop - 1, named after them unless they are all there are."""
     if (start, stop) == (0, len(series)):
         return series
@@ -164,7 +164,7 @@ def _window_bounds(frames: int, length: int) -> list[tuple[int, int]]:
     return bounds
 
 
-def _split_ends(series: Sequence[Series], fraction: float) -> tuple[list[Series], list[Series]]:
+def _split_ends(series: Sequence[Recording], fraction: float) -> tuple[list[Recording], list[Recording]]:
     training, validation = [], []
     for one in series:
         held = max(1, round(fraction * len(one)))
@@ -178,11 +178,11 @@ def _split_ends(series: Sequence[Series], fraction: float) -> tuple[list[Series]
     return training, validation
 
 
-def _control_width(series: Series) -> int:
+def _control_width(series: Recording) -> int:
     return 0 if series.u is None else series.u.shape[1]
 
 
-def _check_widths(series: Series, D: int, U: int) -> None:
+def _check_widths(series: Recording, D: int, U: int) -> None:
     if series.x.shape[1] != D:
         raise InputError(f'"{series.name}" has {series.x.shape[1]} columns where others have {D}.')
     if _control_width(series) != U:

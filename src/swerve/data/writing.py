@@ -10,13 +10,13 @@ import numpy as np
 from swerve.data.atomic import whole_file
 from swerve.data.columns import names_of
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 
 UNLABELLED = -1
 
 
 def write_csv(
-    path: str | Path, series: Sequence[Series], *, sequence_column: str = "sequence", label_column: str = "s"
+    path: str | Path, series: Sequence[Recording], *, sequence_column: str = "sequence", label_column: str = "s"
 ) -> None:
     """One table with a header: the recording's name, its columns, controls u0, u1, ..., and labels if any."""
     if series[0].image is not None:
@@ -32,7 +32,7 @@ def write_csv(
             writer.writerows(_rows(one, labelled))
 
 
-def write_npz(path: str | Path, series: Sequence[Series]) -> None:
+def write_npz(path: str | Path, series: Sequence[Recording]) -> None:
     """Arrays x, names, and columns, s, u, times, lengths where they say something; no pickled objects.
 
     x is (N, T, D), or (N, T, H, W) for images, whose columns need no names.
@@ -57,7 +57,7 @@ def write_npz(path: str | Path, series: Sequence[Series]) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _check(series: Sequence[Series], header: list[str]) -> None:
+def _check(series: Sequence[Recording], header: list[str]) -> None:
     names = [one.name for one in series]
     for values, what in ((header, "columns"), (names, "recordings")):
         value, times = Counter(values).most_common(1)[0]
@@ -68,15 +68,15 @@ def _check(series: Sequence[Series], header: list[str]) -> None:
             raise InputError(f'"{one.name}" has other columns than "{series[0].name}".')
 
 
-def _control_names(series: Series) -> list[str]:
+def _control_names(series: Recording) -> list[str]:
     return [] if series.u is None else [f"u{i}" for i in range(series.u.shape[1])]
 
 
-def _labels(series: Series) -> np.ndarray:
+def _labels(series: Recording) -> np.ndarray:
     return np.full(len(series), UNLABELLED) if series.s is None else series.s
 
 
-def _rows(series: Series, labelled: bool) -> Iterator[list]:
+def _rows(series: Recording, labelled: bool) -> Iterator[list]:
     x = series.x if series.u is None else np.concatenate([series.x, series.u], axis=1)
     # float() first: float32 written by repr of its float64 value reads back to the same bits
     numbers = x.astype(float).tolist()

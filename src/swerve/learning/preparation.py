@@ -21,7 +21,7 @@ from swerve.data.windows import (
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.settings.sections import Config
-from swerve.types import Series
+from swerve.types import Recording
 from swerve.views.codes import ImageCode, read_codes
 
 SHORTEST = 4  # frames; less than this shows no dynamics
@@ -55,7 +55,7 @@ class Prepared:
         return jnp.where(scale > 0, scale, 1.0)
 
 
-def prepare(series: Sequence[Series], config: Config) -> Prepared:
+def prepare(series: Sequence[Recording], config: Config) -> Prepared:
     """Leaves out constant columns, splits, standardises by the training part, cuts windows."""
     kept, dropped = _usable(series, config)
     settings = config.training
@@ -64,7 +64,7 @@ def prepare(series: Sequence[Series], config: Config) -> Prepared:
     return _standardised(parts, dropped, config, whole=whole)
 
 
-def prepare_folds(series: Sequence[Series], config: Config, count: int) -> Iterator[Prepared]:
+def prepare_folds(series: Sequence[Recording], config: Config, count: int) -> Iterator[Prepared]:
     """The same recordings, every one of them held out once: each `count`th, drawn at random."""
     kept, dropped = _usable(series, config)
     order = np.random.default_rng(config.seed).permutation(len(kept))
@@ -74,7 +74,7 @@ def prepare_folds(series: Sequence[Series], config: Config, count: int) -> Itera
         yield _standardised((seen, unseen), dropped, config, whole=True)
 
 
-def _usable(series: Sequence[Series], config: Config) -> tuple[list[Series], tuple[str, ...]]:
+def _usable(series: Sequence[Recording], config: Config) -> tuple[list[Recording], tuple[str, ...]]:
     if not series:
         raise InputError("There are no recordings.")
     for one in series:
@@ -94,7 +94,7 @@ def _usable(series: Sequence[Series], config: Config) -> tuple[list[Series], tup
 
 
 def _standardised(
-    parts: tuple[list[Series], list[Series]], dropped: tuple[str, ...], config: Config, *, whole: bool
+    parts: tuple[list[Recording], list[Recording]], dropped: tuple[str, ...], config: Config, *, whole: bool
 ) -> Prepared:
     """`whole` where no recording is cut by the split."""
     training, validation = parts
@@ -119,7 +119,7 @@ def _standardised(
     )
 
 
-def check_finite(series: Series) -> None:
+def check_finite(series: Recording) -> None:
     """Infinite values are refused; NaN marks what is missing."""
     if np.isinf(series.x).any():
         raise InputError(f'Recording "{series.name}" holds infinite values: mark missing values with NaN instead.')

@@ -33,7 +33,7 @@ from swerve.settings import kinds
 from swerve.settings.defaults import FEWEST_REGIMES, MOST_REGIMES
 from swerve.settings.sections import Config, Variant
 from swerve.settings.text import as_dict, with_kind
-from swerve.types import Series
+from swerve.types import Recording
 
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 PIECES, FOLDS = 40, 4  # parts of recordings, and how many times some of them are held out
@@ -42,7 +42,7 @@ SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
 
 
 def choose_regimes(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     *,
     first: int = FEWEST_REGIMES,
@@ -97,7 +97,7 @@ def kinds_to_search(config: Config, tried: Sequence[int]) -> tuple[str, ...]:
 
 
 def choose_by_search(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     tried: Sequence[int],
     *,
@@ -125,7 +125,7 @@ def choose_by_search(
     return decide(found, lengths, model=config.kind, consensus=config.arhmm.consensus)
 
 
-def _pieces(series: Sequence[Series]) -> list[Series]:
+def _pieces(series: Sequence[Recording]) -> list[Recording]:
     """About as many of one length, which share no frame."""
     length = max(SHORTEST_PIECE, sum(map(len, series)) / PIECES)
     pieces = []

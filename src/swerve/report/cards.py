@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from swerve.report.drawings import durations, number, regime_paint, successors
 from swerve.report.markup import Markup, joined, tag
-from swerve.report.packing import Recording
+from swerve.report.packing import Shown
 from swerve.report.portraits import portraits
 from swerve.report.regimes import regime_spells, successor_shares
 
@@ -19,9 +19,9 @@ def regime_names(regimes: int, names: Sequence[str] = ()) -> list[str]:
     return [names[k] if k < len(names) and names[k] else f"regime {k}" for k in range(regimes)]
 
 
-def regime_section(recordings: Sequence[Recording], names: Sequence[str]) -> Markup:
+def regime_section(recordings: Sequence[Shown], names: Sequence[str]) -> Markup:
     """All cards, and who follows whom."""
-    labels = [one.segmentation.labels for one in recordings]
+    labels = [one.labels for one in recordings]
     spells = regime_spells(labels)
     used = [k for k in range(len(names)) if k in spells]
     unused = [names[k] for k in range(len(names)) if k not in spells]
@@ -92,8 +92,8 @@ def _duration(frames: float) -> str:
     return f"{frames:,.0f} frames" if frames >= 100 else f"{frames:.3g} frames"
 
 
-def _frame_time(recordings: Sequence[Recording]) -> float | None:
+def _frame_time(recordings: Sequence[Shown]) -> float | None:
     """The usual time from frame to frame, where times are known."""
-    steps = [np.diff(one.series.times) for one in recordings if one.series.times is not None]
+    steps = [np.diff(one.recording.times) for one in recordings if one.recording.times is not None]
     pooled = np.concatenate(steps) if steps else np.zeros(0)
     return float(np.median(pooled)) if len(pooled) else None

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swerve.report.panels import channel_name, deviations
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 MOST_BYTES = 5_500_000  # of series; base64 makes them a third longer
 MOST_IMAGE_BYTES = 1_500_000
@@ -22,25 +22,26 @@ MISSING, LEVELS = 65535, 65534
 
 
 @dataclass(frozen=True)
-class Recording:
+class Shown:
     """One recording and what was found in it."""
 
-    series: Series
-    segmentation: Segmentation
+    recording: Recording
+    labels: Int[np.ndarray, " T"]
+    probabilities: Float[np.ndarray, "T K"]
     expected: Float[np.ndarray, "T D"]
     truth: Int[np.ndarray, " T"] | None = None
     """In the numbers of the labels; negative where it is unknown."""
     length: int = 0
     """Frames of the whole recording, where only its beginning is here."""
 
-    def beginning(self, frames: int) -> "Recording":
+    def beginning(self, frames: int) -> "Shown":
         """The first frames of it."""
-        one, found = self.series, self.segmentation
+        one = self.recording
 
         def cut(array):
             return None if array is None else array[:frames]
 
-        series = Series(
+        recording = Recording(
             one.x[:frames],
             name=one.name,
             columns=one.columns,
@@ -49,8 +50,14 @@ class Recording:
             rows=cut(one.rows),
             skeleton=one.skeleton,
         )
-        shorter = Segmentation(found.labels[:frames], found.probabilities[:frames], found.name)
-        return Recording(series, shorter, self.expected[:frames], cut(self.truth), max(self.length, len(self.series)))
+        return Shown(
+            recording,
+            self.labels[:frames],
+            self.probabilities[:frames],
+            self.expected[:frames],
+            cut(self.truth),
+            max(self.length, len(self.recording)),
+        )
 
 
 @dataclass(frozen=True)
@@ -67,19 +74,19 @@ class Channels:
     notes: list[str] = field(default_factory=list)
 
 
-def packed(recordings: Sequence[Recording]) -> dict[str, Any]:
+def packed(recordings: Sequence[Shown]) -> dict[str, Any]:
     """What the script is given, as plain records; arrays are base64 of little-endian numbers."""
     channels = channels_of(recordings)
     notes = list(channels.notes)
-    count, regimes = len(channels.names), recordings[0].segmentation.probabilities.shape[1]
-    lengths = [len(one.series) for one in recordings]
+    count, regimes = len(channels.names), recordings[0].probabilities.shape[1]
+    lengths = [len(one.recording) for one in recordings]
     with_expected = sum(lengths) * (4 * count + regimes) <= MOST_BYTES
     if not with_expected:
         notes.append("What the model expects is left out of the timeline, to keep the page small.")
     longest = _longest(lengths, MOST_BYTES // ((4 if with_expected else 2) * count + regimes))
     low, high = _ranges(channels.observed)
     expected = channels.expected if with_expected else [None] * len(recordings)
-    image = recordings[0].series.image
+    image = recordings[0].recording.image
     every, block = (1, 1) if image is None else _thinning(image, [min(n, longest) for n in lengths])
     if every > 1:
         notes.append(f"Of the images, every {_ordinal(every)} is shown.")
@@ -87,11 +94,11 @@ def packed(recordings: Sequence[Recording]) -> dict[str, Any]:
         notes.append(f"Images are shown at 1/{block} of their size.")
     shown = [one.beginning(longest) for one in recordings]
     notes += [
-        f"Of {one.series.name}, the first {len(one.series):,} of {one.length:,} frames are shown."
+        f"Of {one.recording.name}, the first {len(one.recording):,} of {one.length:,} frames are shown."
         for one in shown
-        if len(one.series) < one.length
+        if len(one.recording) < one.length
     ]
-    labels = np.concatenate([one.segmentation.labels for one in recordings])
+    labels = np.concatenate([one.labels for one in recordings])
     first = most_telling(channels.observed, labels, SHOWN_AT_FIRST)
     return {
         "columns": list(channels.names),
@@ -99,21 +106,21 @@ def packed(recordings: Sequence[Recording]) -> dict[str, Any]:
         "high": high.tolist(),
         "shown": first,
         "plane": channels.plane,
-        "skeleton": _skeleton(recordings[0].series.skeleton, channels.joints),
+        "skeleton": _skeleton(recordings[0].recording.skeleton, channels.joints),
         "image": None if image is None else {"height": image[0] // block, "width": image[1] // block, "every": every},
         "notes": notes,
         "recordings": [
-            _record(one, x[: len(one.series)], None if e is None else e[: len(one.series)], low, high)
+            _record(one, x[: len(one.recording)], None if e is None else e[: len(one.recording)], low, high)
             | ({} if image is None else _images(one, every, block))
             for one, x, e in zip(shown, channels.observed, expected, strict=True)
         ],
     }
 
 
-def channels_of(recordings: Sequence[Recording]) -> Channels:
+def channels_of(recordings: Sequence[Shown]) -> Channels:
     """All columns if they are few; of images their components, of poses their joints, else the most telling ones."""
-    first = recordings[0].series
-    observed = [one.series.x for one in recordings]
+    first = recordings[0].recording
+    observed = [one.recording.x for one in recordings]
     expected = [one.expected for one in recordings]
     names: tuple[str, ...] = tuple(channel_name(first.columns, d) for d in range(first.x.shape[1]))
     if first.image is not None:
@@ -132,7 +139,7 @@ def channels_of(recordings: Sequence[Recording]) -> Channels:
         project = components(observed, 2)
         paths = [project(x) for x in observed]
     if len(names) > MOST_COLUMNS:
-        labels = np.concatenate([one.segmentation.labels for one in recordings])
+        labels = np.concatenate([one.labels for one in recordings])
         kept = np.sort(np.argsort(-contrast(observed, labels), kind="stable")[:MOST_COLUMNS])
         notes.append(f"Of {len(names):,} columns, the timeline has the {MOST_COLUMNS} that tell regimes apart best.")
         names = tuple(name for i, name in enumerate(names) if i in kept)
@@ -222,17 +229,16 @@ def _ranges(observed: Sequence[Float[np.ndarray, "_ C"]]) -> tuple[np.ndarray, n
     return low - margin, high + margin
 
 
-def _record(one: Recording, x, expected, low, high) -> dict[str, Any]:
-    found = one.segmentation
-    times, rows = one.series.times, one.series.rows
+def _record(one: Shown, x, expected, low, high) -> dict[str, Any]:
+    times, rows = one.recording.times, one.recording.rows
     return {
-        "name": one.series.name,
-        "frames": len(one.series),
-        "length": one.length or len(one.series),
+        "name": one.recording.name,
+        "frames": len(one.recording),
+        "length": one.length or len(one.recording),
         "x": _base64(_levels(x, low, high), "<u2"),
         "expected": None if expected is None else _base64(_levels(expected, low, high), "<u2"),
-        "labels": _base64(found.labels, "<u2"),
-        "probabilities": _base64(np.rint(255 * np.nan_to_num(found.probabilities)), "u1"),
+        "labels": _base64(one.labels, "<u2"),
+        "probabilities": _base64(np.rint(255 * np.nan_to_num(one.probabilities)), "u1"),
         "truth": None if one.truth is None else _base64(np.where(one.truth < 0, MISSING, one.truth), "<u2"),
         "times": None if times is None else _base64(times, "<f8"),
         "rows": None if rows is None else _base64(rows, "<i4"),
@@ -252,9 +258,9 @@ def _thinning(image: tuple[int, int], lengths: Sequence[int]) -> tuple[int, int]
     return -(-sum(lengths) * pixels // MOST_IMAGE_BYTES), block
 
 
-def _images(one: Recording, every: int, block: int) -> dict[str, Any]:
-    height, width = one.series.image or (0, 0)
-    low, high = np.nanmin(one.series.x, initial=np.inf), np.nanmax(one.series.x, initial=-np.inf)
+def _images(one: Shown, every: int, block: int) -> dict[str, Any]:
+    height, width = one.recording.image or (0, 0)
+    low, high = np.nanmin(one.recording.x, initial=np.inf), np.nanmax(one.recording.x, initial=-np.inf)
     low, high = (low, high) if low < high else (0.0, 1.0)
 
     def small(x: Float[np.ndarray, "T D"]) -> str:
@@ -263,7 +269,7 @@ def _images(one: Recording, every: int, block: int) -> dict[str, Any]:
         blocks = frames.reshape(len(frames), height // block, block, width // block, block).mean(axis=(2, 4))
         return _base64(np.rint(255 * np.clip(blocks, 0, 1)), "u1")
 
-    return {"images": small(one.series.x), "drawn": small(one.expected)}
+    return {"images": small(one.recording.x), "drawn": small(one.expected)}
 
 
 def _skeleton(skeleton: Skeleton | None, joints: tuple[int, ...] | None) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from swerve.report.canvas import png_bytes
 from swerve.report.cards import regime_names, regime_section
 from swerve.report.drawings import curves
 from swerve.report.markup import Markup, joined, tag
-from swerve.report.packing import Recording, packed
+from swerve.report.packing import Shown, packed
 from swerve.report.palette import hex_colors
 from swerve.report.pictures import png_tag
 from swerve.report.scores import Number, Score
@@ -35,7 +35,7 @@ def write_page(
     title: str,
     summary: Sequence[tuple[str, str | Number]] = (),
     warnings: Sequence[tuple[str, str]] = (),
-    recordings: Sequence[Recording] = (),
+    recordings: Sequence[Shown] = (),
     names: Sequence[str] = (),
     history: History | None = None,
     scores: Mapping[str, Mapping[str, Cell]] | None = None,
@@ -49,7 +49,7 @@ def write_page(
     its cells by column. A figure is drawn, or the path of a PNG; where there are recordings, figures are for browsers
     without JavaScript. `repeat` holds what can be copied to fit the same again, each with a heading.
     """
-    regimes = recordings[0].segmentation.probabilities.shape[1] if recordings else 0
+    regimes = recordings[0].probabilities.shape[1] if recordings else 0
     called = regime_names(regimes, names)
     sections = [
         tag("h1", title),
@@ -138,7 +138,7 @@ def _warnings(warnings: Sequence[tuple[str, str]]) -> Markup:
     return tag("aside", tag("strong", "Please note"), tag("ul", *entries), class_="warnings") if entries else Markup("")
 
 
-def _timeline(recordings: Sequence[Recording]) -> Markup:
+def _timeline(recordings: Sequence[Shown]) -> Markup:
     """Empty places that the script fills; a browser without scripts shows the figures instead."""
     if not recordings:
         return Markup("")

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from swerve.report.drawings import drawing, number, regime_paint, short, words
 from swerve.report.markup import Markup, tag
-from swerve.report.packing import Recording, channels_of
+from swerve.report.packing import Shown, channels_of
 from swerve.report.pictures import image_tag
 from swerve.report.spans import true_spans
 from swerve.report.video import overlay
@@ -20,10 +20,10 @@ MOST_POSES = 2000
 SIDE = 240.0
 
 
-def portraits(recordings: Sequence[Recording], regimes: Sequence[int]) -> list[Markup]:
+def portraits(recordings: Sequence[Shown], regimes: Sequence[int]) -> list[Markup]:
     """One picture for each of these regimes, in the way that suits the recordings."""
-    labels = [one.segmentation.labels for one in recordings]
-    first = recordings[0].series
+    labels = [one.labels for one in recordings]
+    first = recordings[0].recording
     if first.image is not None:
         return [_image_portrait(recordings, regime) for regime in regimes]
     channels = channels_of(recordings)
@@ -227,14 +227,14 @@ def _pose_drawing(pose, step, skeleton: Skeleton, regime: int, reach: Float[np.n
     return drawing(SIDE, height, f"Mean pose of regime {regime}", *parts)
 
 
-def _image_portrait(recordings: Sequence[Recording], regime: int) -> Markup:
+def _image_portrait(recordings: Sequence[Shown], regime: int) -> Markup:
     """The mean image, and the images of the longest stay laid over one another, later ones brighter."""
-    shape = recordings[0].series.image
-    mine = [one.segmentation.labels == regime for one in recordings]
-    images = np.concatenate([one.series.x[here] for one, here in zip(recordings, mine, strict=True)])
+    shape = recordings[0].recording.image
+    mine = [one.labels == regime for one in recordings]
+    images = np.concatenate([one.recording.x[here] for one, here in zip(recordings, mine, strict=True)])
     mean = np.ma.filled(np.ma.masked_invalid(images).mean(axis=0), 0.0).reshape(shape)
     first, begin, end = _longest_stay(mine)
-    stay = np.nan_to_num(recordings[first].series.x[begin:end]).reshape(-1, *(shape or ()))
+    stay = np.nan_to_num(recordings[first].recording.x[begin:end]).reshape(-1, *(shape or ()))
     pictures = {"mean image": mean, f"longest stay, {end - begin} frames": overlay(stay)}
     return tag(
         "div",

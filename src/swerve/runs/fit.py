@@ -32,7 +32,7 @@ from swerve.runs.run import MODEL_FILE, Others, Run, with_model
 from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import expected_duration, with_kind
-from swerve.types import Series
+from swerve.types import Recording
 
 CHECKPOINT_FILE = "training.safetensors"
 CANDIDATES_FOLDER = "candidates"  # the models that `auto` chooses from
@@ -42,7 +42,7 @@ ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
 
 
 def fit(
-    series: Sequence[Series],
+    series: Sequence[Recording],
     config: Config,
     *,
     out: Path | None = None,
@@ -211,14 +211,14 @@ def _candidate(prepared: Prepared, config: Config, folder: Path | None, hears: _
     return run
 
 
-def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked: Config) -> Run:
+def _with_trust(run: Run, prepared: Prepared, series: Sequence[Recording], *, asked: Config) -> Run:
     """The run with what it says about itself, looked up on some of the recordings."""
     some = _some_of(series)
-    segmented = [[one.labels for one in run.segment(some)]]
+    segmented = [[one.labels for one in run.infer(some, expects=False)]]
     if run.others is not None:
         for i in range(count(run.others.models)):
             other = dataclasses.replace(run, model=pick(run.others.models, i))
-            segmented.append([one.labels for one in other.segment(some)])
+            segmented.append([one.labels for one in other.infer(some, expects=False)])
         names = [trust.naming(one, segmented[0], run.regimes).tolist() for one in segmented[1:]]
         run = dataclasses.replace(run, others=run.others._replace(names=names))
     agreed = trust.agreement(segmented, run.regimes)
@@ -251,7 +251,7 @@ def _with_trust(run: Run, prepared: Prepared, series: Sequence[Series], *, asked
     return dataclasses.replace(run, trust=found)
 
 
-def _some_of(series: Sequence[Series]) -> list[Series]:
+def _some_of(series: Sequence[Recording]) -> list[Recording]:
     """Recordings from all over the list, held out or not, of a bounded number of frames."""
     left = max(2, min(LOOK_FRAMES, LOOK_VALUES // series[0].x.shape[1]))
     stride = max(1, round(sum(map(len, series)) / left))
@@ -264,7 +264,7 @@ def _some_of(series: Sequence[Series]) -> list[Series]:
     return some
 
 
-def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
+def _older_run(align_to: "Run | str | Path", series: Sequence[Recording]) -> Run:
     """The run to align to, if it can read these recordings."""
     try:
         older = align_to if isinstance(align_to, Run) else load(align_to)
@@ -275,14 +275,15 @@ def _older_run(align_to: "Run | str | Path", series: Sequence[Series]) -> Run:
     return older
 
 
-def aligned_to(run: Run, older: Run, series: Sequence[Series], *, called: str = "the older run") -> Run:
+def aligned_to(run: Run, older: Run, series: Sequence[Recording], *, called: str = "the older run") -> Run:
     """The same model, its regimes under the numbers and names of the older run's that they resemble most.
 
     Both segment the recordings, or the first of them where there are many frames.
     """
     some = _enough(series)
     found, old = (
-        [one.labels for one in each.segment(some)] for each in (dataclasses.replace(run, aligned=None), older)
+        [one.labels for one in each.infer(some, expects=False)]
+        for each in (dataclasses.replace(run, aligned=None), older)
     )
     regimes = run.config.model.regimes
     alignment = align(found, old, regimes=regimes, old_regimes=older.regimes, to=called)
@@ -290,7 +291,7 @@ def aligned_to(run: Run, older: Run, series: Sequence[Series], *, called: str = 
     return dataclasses.replace(run, aligned=alignment, given_names=names)
 
 
-def _enough(series: Sequence[Series]) -> list[Series]:
+def _enough(series: Sequence[Recording]) -> list[Recording]:
     """The first recordings, as many as tell regimes apart."""
     before = np.cumsum([0, *map(len, series)])[:-1]
     return [one for one, frames in zip(series, before, strict=True) if frames < ALIGNED_FRAMES]

@@ -10,13 +10,13 @@ from swerve.data.columns import select_columns
 from swerve.data.windows import cut
 from swerve.report import figures
 from swerve.runs.run import LONGEST_PAST, Run
-from swerve.types import Forecast, Series
+from swerve.types import Forecast, Recording
 
 SHOWN_PAST = 100  # frames, or three times as many as the forecast has
 
 
 def write_forecasts(
-    out: Path, run: Run, series: Sequence[Series], forecasts: Sequence[Forecast], file_names: Sequence[str]
+    out: Path, run: Run, series: Sequence[Recording], forecasts: Sequence[Forecast], file_names: Sequence[str]
 ) -> None:
     """NAME.csv and NAME.png of every recording; all of it or nothing."""
     recent = [cut(one, max(0, len(one) - LONGEST_PAST), len(one)) for one in select_columns(series, run.columns)]
@@ -40,8 +40,8 @@ def table(forecast: Forecast, frames: int) -> bytes:
     return text.getvalue().encode()
 
 
-def _picture(run: Run, past: Series, forecast: Forecast, frames: int) -> bytes:
-    (found,) = run.segment([past])
+def _picture(run: Run, past: Recording, forecast: Forecast, frames: int) -> bytes:
+    (found,) = run.infer([past], expects=False)
     shown = min(len(past), max(SHOWN_PAST, 3 * len(forecast.probabilities)))
     figure = figures.forecast(
         past.x[-shown:],

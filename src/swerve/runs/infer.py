@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swerve.data.windows import Standardizer, frames_between, to_frames
 from swerve.inference import chunks
@@ -28,15 +28,24 @@ from swerve.runs.segment import (
     worthwhile_labels,
     worthwhile_labels_of_one,
 )
-from swerve.types import Segmentation, Series
+from swerve.types import Recording, Segmentation
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """What a model makes of one recording: its regimes, and x as the model expects it, in the data's units."""
+    """What a model makes of the frames that it sees: regimes, and x as it expects it, in the data's units."""
 
-    segmentation: Segmentation
-    expected: Float[np.ndarray, "T D"]
+    labels: Int[np.ndarray, " T"]
+    probabilities: Float[np.ndarray, "T K"]
+    expected: Float[np.ndarray, "_ D"]
+    """Empty where nobody asked for it."""
+    name: str = ""
+
+    def in_rows(self, recording: Recording, names: tuple[str, ...] = ()) -> Segmentation:
+        """The regimes in the rows of the recording's file: each row has those of the frame that stands for it."""
+        back = recording.way_back
+        labels, probabilities = self.labels[back.covered_by], self.probabilities[back.covered_by]
+        return Segmentation(labels, probabilities, back.rows, back.times, self.name, names)
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Applied:
 
     def infer(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         samples: int,
         *,
         viterbi: bool,
@@ -74,7 +83,7 @@ class Applied:
             done += size
         return [results[i] for i in range(len(series))]
 
-    def bound(self, series: Sequence[Series]) -> float:
+    def bound(self, series: Sequence[Recording]) -> float:
         """In nats per frame of standardised data; what one recording adds depends on nothing but itself."""
         long = self._long(series)
         total = sum(self._long_bound(series[i]) for i in long)
@@ -86,13 +95,13 @@ class Applied:
         """The longest recording that the model takes; None for one that takes any."""
         return None if self.model.walk() is not None else min(MOST_FRAMES, MOST_VALUES // channels)
 
-    def _long(self, series: Sequence[Series]) -> list[int]:
+    def _long(self, series: Sequence[Recording]) -> list[int]:
         """Which recordings are walked through chunk by chunk."""
         if self.model.walk() is None:
             return []
         return [i for i, one in enumerate(series) if not fits_at_once(len(one), one.x.shape[1])]
 
-    def _batches(self, series: Sequence[Series], long: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    def _batches(self, series: Sequence[Recording], long: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Recordings that are computed together, and the length to which they are padded."""
         lengths = {i: bucket_length(len(one)) for i, one in enumerate(series) if i not in long}
         for length in sorted(set(lengths.values())):
@@ -101,7 +110,7 @@ class Applied:
             for begin in range(0, len(members), rows):
                 yield length, members[begin : begin + rows]
 
-    def _frames(self, series: Sequence[Series], batch: Sequence[int], length: int) -> Frames:
+    def _frames(self, series: Sequence[Recording], batch: Sequence[int], length: int) -> Frames:
         """Standardised and padded, in number too, so that few shapes are ever compiled."""
         frames = to_frames(self.standardizer.apply_to([series[i] for i in batch]), length=length)
         padding = bucket_rows(len(batch), length, series[0].x.shape[1]) - len(batch)
@@ -109,7 +118,7 @@ class Applied:
             lambda a: jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]), a.dtype)])), frames
         )
 
-    def _infer_long(self, one: Series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
+    def _infer_long(self, one: Recording, samples: int, viterbi: bool, on_progress, *, expects: bool) -> Inferred:
         walk = self.model.walk()
         assert walk is not None
         expected = np.empty(one.x.shape if expects else (0, one.x.shape[1]))
@@ -127,9 +136,9 @@ class Applied:
             on_progress=on_progress,
         )
         labels = found.path if viterbi else worthwhile_labels_of_one(found.probabilities)
-        return Inferred(Segmentation(labels, found.probabilities.astype(float), one.name), expected)
+        return Inferred(labels, found.probabilities.astype(float), expected, one.name)
 
-    def _long_bound(self, one: Series) -> float:
+    def _long_bound(self, one: Recording) -> float:
         walk = self.model.walk(ahead=False)
         assert walk is not None
         chunk = chunk_length(one.x.shape[1], self.regimes)
@@ -138,7 +147,7 @@ class Applied:
         )
 
     def _infer_batch(
-        self, series: Sequence[Series], batch: list[int], length: int, samples: int, viterbi: bool
+        self, series: Sequence[Recording], batch: list[int], length: int, samples: int, viterbi: bool
     ) -> dict[int, Inferred]:
         frames = self._frames(series, batch, length)
         probabilities, paths, expected = infer_batch(self.model, frames, samples=samples)
@@ -148,8 +157,8 @@ class Applied:
         for row, i in enumerate(batch):
             stop = len(series[i])
             probable = probabilities[row, :stop].astype(float)
-            found = Segmentation(labels[row, :stop].astype(np.int64), probable, series[i].name)
-            results[i] = Inferred(found, self.standardizer.invert(expected[row, :stop].astype(float)))
+            rebuilt = self.standardizer.invert(expected[row, :stop].astype(float))
+            results[i] = Inferred(labels[row, :stop].astype(np.int64), probable, rebuilt, series[i].name)
         return results
 
 

@@ -23,13 +23,13 @@ from swerve.data.trees import read_arrays, read_json, write_atomically
 from swerve.errors import InputError
 from swerve.learning.loop import History
 from swerve.report import figures
-from swerve.report.packing import Recording
+from swerve.report.packing import Shown
 from swerve.report.page import write_page
 from swerve.runs.alignment import Order
 from swerve.runs.infer import Inferred
 from swerve.runs.run import Run
 from swerve.settings.text import expected_duration, to_options, to_toml
-from swerve.types import Segmentation, Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 EXAMPLES_FILE = "examples.npz"
 SCORES_FILE = "scores.json"
@@ -51,8 +51,8 @@ SHOWN_SCORES = tuple(SCORE_NAMES)
 class FrameF1Curve:
     """Frame F1 of the best restart at every look: drawn, and used for nothing else. Empty without true regimes."""
 
-    def __init__(self, series: Sequence[Series]):
-        self.series = [one for one in series if one.s is not None][:CURVE_RECORDINGS]
+    def __init__(self, series: Sequence[Recording]):
+        self.series = [one for one in series if one.s is not None and (one.s >= 0).any()][:CURVE_RECORDINGS]
         self.values: list[float] = []
 
     def look(self, run: Run) -> None:
@@ -61,10 +61,10 @@ class FrameF1Curve:
             self.values.append(score_run(run, self.series, samples=1)["frame_f1"])
 
 
-def score_run(run: Run, series: Sequence[Series], **options: Any) -> dict[str, float]:
+def score_run(run: Run, series: Sequence[Recording], **options: Any) -> dict[str, float]:
     """Scores of recordings whose true regimes are known."""
     truth = [one.s for one in series if one.s is not None]
-    return score([one.labels for one in run.segment(series, **options)], truth).as_dict()
+    return score([one.labels for one in run.infer(series, expects=False, **options)], truth).as_dict()
 
 
 def load_scores(folder: Path) -> tuple[dict[str, dict[str, float]] | None, list[float] | None]:
@@ -86,14 +86,14 @@ def _known(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in row.items() if value is not None}
 
 
-def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inferred]) -> None:
+def save_examples(folder: Path, series: Sequence[Recording], inferred: Sequence[Inferred]) -> None:
     """Keeps a few recordings with their regimes, so that a report can be drawn from the folder alone."""
     arrays: dict[str, np.ndarray] = {}
     for i, (one, found) in enumerate(zip(series[:EXAMPLES], inferred, strict=False)):
         parts = {
             "x": one.x,
-            "labels": found.segmentation.labels,
-            "probabilities": found.segmentation.probabilities,
+            "labels": found.labels,
+            "probabilities": found.probabilities,
             "expected": found.expected,
         }
         parts |= {name: part for name, part in _optional(one).items() if part is not None}
@@ -108,7 +108,7 @@ def save_examples(folder: Path, series: Sequence[Series], inferred: Sequence[Inf
     write_atomically(folder / EXAMPLES_FILE, content.getvalue())
 
 
-def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series], list[Inferred]]:
+def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Recording], list[Inferred]]:
     """The inverse of saving them; of a long recording, its beginning."""
     path = folder / EXAMPLES_FILE
     if not path.is_file():
@@ -119,7 +119,7 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
         if f"{i}.x" not in stored:
             break
         name = str(stored[f"{i}.name"])
-        one = Series(
+        one = Recording(
             stored[f"{i}.x"],
             s=stored.get(f"{i}.truth"),
             name=name,
@@ -130,8 +130,8 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Series],
             skeleton=_skeleton_of(stored.get(f"{i}.skeleton")),
         )
         series.append(one)
-        found = Segmentation(stored[f"{i}.labels"], stored[f"{i}.probabilities"], name)
-        inferred.append(Inferred(found, stored[f"{i}.expected"]))
+        parts = {part: stored[f"{i}.{part}"] for part in ("labels", "probabilities", "expected")}
+        inferred.append(Inferred(**parts, name=name))
     return series, inferred
 
 
@@ -141,7 +141,7 @@ def example_lengths(folder: Path) -> list[int]:
     return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
 
 
-def _optional(one: Series) -> dict[str, np.ndarray | None]:
+def _optional(one: Recording) -> dict[str, np.ndarray | None]:
     return {"truth": one.s, "times": one.times, "rows": one.rows}
 
 
@@ -154,7 +154,7 @@ def _skeleton_of(stored: np.ndarray | None) -> Skeleton | None:
 def write_report(
     folder: Path,
     run: Run,
-    series: Sequence[Series],
+    series: Sequence[Recording],
     inferred: Sequence[Inferred],
     *,
     scores: Mapping[str, Mapping[str, float]] | None = None,
@@ -176,13 +176,11 @@ def write_report(
         drawn.append((f"regimes-{i}", f"Regimes of {one.name}", _ribbon(run, one, found, truth[i])))
     if series:
         one, found = series[0], inferred[0]
-        marginals = figures.marginals_beside_truth(
-            {run.config.kind: found.segmentation.probabilities}, truth[0], title=one.name
-        )
+        marginals = figures.marginals_beside_truth({run.config.kind: found.probabilities}, truth[0], title=one.name)
         drawn.append(("marginals", f"Posterior marginals of {one.name}", marginals))
         rebuilt = _rebuilt(run, one, found)
         drawn.append(("reconstruction", f"{one.name}, observed and as the model expects it", rebuilt))
-        cards = figures.regime_cards([f.segmentation.labels for f in inferred], run.regimes, names=run.names)
+        cards = figures.regime_cards([f.labels for f in inferred], run.regimes, names=run.names)
         drawn.append(("cards", "Share, durations and successors of every regime", cards))
     history = None if run.history is None else as_figure_history(run.history, run.chosen, frame_f1)
     if history is not None:
@@ -199,7 +197,7 @@ def write_report(
             summary=summary(run, inferred),
             warnings=warnings(run, inferred),
             recordings=[
-                Recording(one, found.segmentation, found.expected, true, length)
+                Shown(one, found.labels, found.probabilities, found.expected, true, length)
                 for one, found, true, length in zip(
                     series[:EXAMPLES], inferred[:EXAMPLES], truth, [*lengths, *[0] * EXAMPLES], strict=False
                 )
@@ -221,8 +219,8 @@ def fit_command(run: Run) -> str:
 
 def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     """The few facts a person asks for first."""
-    labels = [found.segmentation.labels for found in inferred]
-    segments = sum(1 + len(found.segmentation.change_points) for found in inferred)
+    labels = [found.labels for found in inferred]
+    segments = sum(1 + np.count_nonzero(np.diff(one)) for one in labels)
     frames = sum(map(len, labels))
     used = len(np.unique(np.concatenate(labels))) if labels else 0
     return [
@@ -266,7 +264,7 @@ def warnings(run: Run, inferred: Sequence[Inferred]) -> list[trust.Warned]:
     )
     if run.trust is not None:
         return [*run.trust.warnings, *since]
-    regimes = trust.uses([one.segmentation.labels for one in inferred], run.regimes)
+    regimes = trust.uses([one.labels for one in inferred], run.regimes)
     stickiness = expected_duration(run.config)
     found = trust.warnings(regimes, None, stickiness=stickiness, finished=run.finished, dropped=run.dropped)
     return [*found, *since]
@@ -293,28 +291,31 @@ def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] |
     }
 
 
-def _matched_truth(series, inferred) -> list[np.ndarray | None]:
-    """The truth in the model's own regime numbers, where every recording has one."""
-    if not series or any(one.s is None for one in series):
+def _matched_truth(series: Sequence[Recording], inferred: Sequence[Inferred]) -> list[np.ndarray] | list[None]:
+    """The truth in the model's own regime numbers, -1 where it is unknown; None unless every recording has one."""
+    truth = [one.s for one in series if one.s is not None]
+    if len(truth) < len(series) or not any((s >= 0).any() for s in truth):
         return [None] * len(series)
-    known = [one.s >= 0 for one in series]
-    predicted = [found.segmentation.labels[k] for found, k in zip(inferred, known, strict=True)]
-    relabel = one_to_one(pooled_confusion([one.s[k] for one, k in zip(series, known, strict=True)], predicted))
-    return [np.where(one.s < 0, -1, relabel(one.s)) for one in series]
+    predicted = [found.labels[s >= 0] for found, s in zip(inferred, truth, strict=True)]
+    relabel = one_to_one(pooled_confusion([s[s >= 0] for s in truth], predicted))
+    matched = [np.full(len(s), -1) for s in truth]
+    for one, s in zip(matched, truth, strict=True):
+        one[s >= 0] = relabel(s[s >= 0])
+    return matched
 
 
-def _rebuilt(run: Run, one: Series, found: Inferred) -> Figure:
+def _rebuilt(run: Run, one: Recording, found: Inferred) -> Figure:
     if run.image is None:
         return figures.reconstruction(one.x, found.expected, columns=run.columns, title=one.name)
     observed, expected = (np.nan_to_num(x).reshape(1, -1, *run.image) for x in (one.x, found.expected))
     return figures.overlays({"observed": observed, "as the model expects it": expected}, title=one.name)
 
 
-def _ribbon(run: Run, one: Series, found: Inferred, truth):
+def _ribbon(run: Run, one: Recording, found: Inferred, truth):
     return figures.ribbon(
         one.x,
-        found.segmentation.probabilities,
-        found.segmentation.labels,
+        found.probabilities,
+        found.labels,
         truth=truth,
         columns=run.columns,
         title=one.name,

@@ -34,7 +34,7 @@ from swerve.settings import kinds
 from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES, DEFAULT_SAMPLES
 from swerve.settings.sections import Config
 from swerve.settings.text import as_dict
-from swerve.types import Forecast, Segmentation, Series
+from swerve.types import Forecast, Recording, Segmentation
 
 MODEL_FILE, HISTORY_FILE, REGIMES_FILE = "model.safetensors", "history.json", "regimes.json"
 RESTARTS_FILE, TRUST_FILE = "restarts.safetensors", "trust.json"
@@ -105,36 +105,39 @@ class Run:
 
     def segment(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         *,
         samples: int = DEFAULT_SAMPLES,
         viterbi: bool = False,
         on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Segmentation]:
-        """The regime of every frame of every recording; `on_progress` hears how many frames are done."""
-        found = self._infer(series, samples, viterbi, on_progress, expects=False)
-        return [one.segmentation for one in found]
+        """The regimes of every recording in the rows of its file; `on_progress` hears how many frames are done."""
+        found = self.infer(series, samples=samples, viterbi=viterbi, expects=False, on_progress=on_progress)
+        names = self.names if any(self.given_names) else ()
+        return [one.in_rows(recording, names) for one, recording in zip(found, series, strict=True)]
 
     def infer(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         *,
         samples: int = DEFAULT_SAMPLES,
         viterbi: bool = False,
+        expects: bool = True,
         on_progress: Callable[[float], None] = lambda frames: None,
     ) -> list[Inferred]:
-        """Regimes and expected observations. Recordings of similar length are computed together, long ones in parts."""
-        return self._infer(series, samples, viterbi, on_progress, expects=True)
+        """Regimes and expected observations of the frames that a model sees, which need not be the rows of a file.
 
-    def _infer(self, series, samples: int, viterbi: bool, on_progress, *, expects: bool) -> list[Inferred]:
+        Recordings of similar length are computed together, long ones in parts. Without `expects`, long recordings
+        take less memory.
+        """
         _at_least_one(samples=samples)
         found = self._applied.infer(
             self.checked(series), samples, viterbi=viterbi, expects=expects, on_progress=on_progress
         )
         return [self._as_numbered(one) for one in found]
 
-    def consensus(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
-        """The regimes that most restarts vote for, with the share of them that agrees at every frame."""
+    def consensus(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
+        """The regimes that most restarts vote for, with the share of them that agrees on every row."""
         if self.others is None:
             raise InputError(
                 "This run kept no second restart to agree with: fit with more --restarts, or leave out --consensus."
@@ -151,11 +154,13 @@ class Run:
             for one, (labels, share) in zip(chosen, agreed, strict=True)
         ]
 
-    def score(self, series: Sequence[Series]) -> float:
+    def score(self, series: Sequence[Recording]) -> float:
         """The bound (SNLDS) or exact log-likelihood (AR-HMM) in nats per frame of standardised data."""
         return self._applied.bound(self.checked(series))
 
-    def transform(self, series: Sequence[Series], *, samples: int = DEFAULT_SAMPLES) -> list[Float[np.ndarray, "T L"]]:
+    def transform(
+        self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES
+    ) -> list[Float[np.ndarray, "T L"]]:
         """The posterior mean of the hidden state z in every frame of every recording."""
         if not self.offers(kinds.STATES):
             raise InputError(
@@ -167,7 +172,7 @@ class Run:
         found = [generation.mean_states(self.model, _padded(one), samples=samples, key=key) for one in ready]
         return [np.asarray(z, float)[: len(one)] for z, one in zip(found, series, strict=True)]
 
-    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Series]:
+    def sample(self, length: int, count: int = 1, *, seed: int = 0, controls: Any = None) -> list[Recording]:
         """Recordings that the model makes up, with their regimes. `controls` (length, U) drive all of them."""
         _at_least_one(length=length, count=count)
         model = self._generative()
@@ -176,12 +181,12 @@ class Run:
         drawn = jax.vmap(lambda key: generation.sequence(model, u, key=key))(keys)
         x, s = self._in_units(drawn.x), renumbered(np.asarray(drawn.s, np.int64), self.order)
         u = None if controls is None else np.asarray(controls, float)
-        made = partial(Series, u=u, columns=self.columns, image=self.image)
+        made = partial(Recording, u=u, columns=self.columns, image=self.image)
         return [made(x[i], s=s[i], name=str(i)) for i in range(count)]
 
     def forecast(
         self,
-        series: Sequence[Series],
+        series: Sequence[Recording],
         horizon: int,
         *,
         quantiles: Sequence[float] = DEFAULT_QUANTILES,
@@ -248,15 +253,13 @@ class Run:
         }
 
     def _as_numbered(self, one: Inferred) -> Inferred:
-        """What the model found, under the numbers and names that its regimes go by."""
-        found = one.segmentation
-        labels, probabilities = found.labels, found.probabilities
-        if self.aligned is not None:
-            labels, probabilities = renumbered(labels, self.order), rearranged(probabilities, self.order)
-        found = dataclasses.replace(found, labels=labels, probabilities=probabilities, names=self.names)
-        return dataclasses.replace(one, segmentation=found)
+        """What the model found, under the numbers that its regimes go by."""
+        if self.aligned is None:
+            return one
+        labels, probabilities = renumbered(one.labels, self.order), rearranged(one.probabilities, self.order)
+        return dataclasses.replace(one, labels=labels, probabilities=probabilities)
 
-    def checked(self, series: Sequence[Series]) -> list[Series]:
+    def checked(self, series: Sequence[Recording]) -> list[Recording]:
         """The recordings with the model's columns, if it can read them."""
         if not series:
             raise InputError("There are no recordings.")
@@ -274,7 +277,7 @@ class Run:
             self._check_length(one)
         return select_columns(series, self.columns)
 
-    def _check_length(self, one: Series) -> None:
+    def _check_length(self, one: Recording) -> None:
         most = self._applied.most_frames(one.x.shape[1])
         if most is not None and len(one) > most:
             raise InputError(
@@ -283,7 +286,7 @@ class Run:
                 " which take any."
             )
 
-    def _check_image(self, one: Series) -> None:
+    def _check_image(self, one: Recording) -> None:
         if one.image != self.image:
             ours, theirs = (
                 "numbers" if image is None else f"images of {image[0]} x {image[1]} pixels"
@@ -333,7 +336,7 @@ class Run:
         return self.standardizer.invert(np.asarray(x, float))
 
 
-def _padded(one: Series) -> Frames:
+def _padded(one: Recording) -> Frames:
     """One recording, padded to a length that others share."""
     frames = to_frames([one], length=bucket_length(len(one)))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), frames)

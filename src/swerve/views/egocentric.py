@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swerve.errors import InputError
-from swerve.types import Series, Skeleton
+from swerve.types import Recording, Skeleton
 
 HIPS = ("hip", "hipjoint", "upleg", "upperleg", "thigh", "femur")
 SHOULDERS = ("shoulder", "arm", "upperarm", "uparm", "clavicle", "humerus")
@@ -50,7 +50,7 @@ class Motion:
     """Whether the points that give the heading were seen."""
 
 
-def align(recordings: Sequence[Series]) -> list[Series]:
+def align(recordings: Sequence[Recording]) -> list[Recording]:
     """Poses as the bodies themselves see them; the speeds of what was taken out are further channels.
 
     These are `body.forward`, `body.sideways` and, in space, `body.vertical`, in length per unit of time (per frame
@@ -61,7 +61,7 @@ def align(recordings: Sequence[Series]) -> list[Series]:
     return [_aligned(one, points, ground) for one, points in zip(recordings, poses, strict=True)]
 
 
-def _points(series: Series) -> Float[np.ndarray, "T J A"]:
+def _points(series: Recording) -> Float[np.ndarray, "T J A"]:
     if series.skeleton is None:
         raise InputError(f'"{series.name}" is not a pose, so it has no heading to take out: leave out --egocentric.')
     place = {name: i for i, name in enumerate(series.columns)}
@@ -69,7 +69,7 @@ def _points(series: Series) -> Float[np.ndarray, "T J A"]:
     return series.x[:, chosen].reshape(len(series), len(series.skeleton.joints), len(series.skeleton.axes))
 
 
-def _ground(recordings: Sequence[Series], poses: Sequence[Float[np.ndarray, "T J A"]]) -> Ground:
+def _ground(recordings: Sequence[Recording], poses: Sequence[Float[np.ndarray, "T J A"]]) -> Ground:
     """Up is y, unless heads are further from feet along another axis, over all recordings."""
     if poses[0].shape[2] == 2:
         return Ground(forward=0, sideways=1)
@@ -94,7 +94,7 @@ def _head_and_feet(skeleton: Skeleton | None) -> Iterator[tuple[int, list[int]]]
             yield head, [foot for foot in feet if foot is not None]
 
 
-def _aligned(series: Series, points: Float[np.ndarray, "T J A"], ground: Ground) -> Series:
+def _aligned(series: Recording, points: Float[np.ndarray, "T J A"], ground: Ground) -> Recording:
     skeleton = series.skeleton
     assert skeleton is not None
     motion = motion_of(points, skeleton, ground)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swerve.errors import InputError
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 from swerve_lab.boards.board import Recordings
 from swerve_lab.boards.damage import BURST, Damage
@@ -37,7 +37,7 @@ def test_labels_stay_and_the_same_seed_takes_the_same():
     one, again, other = (board.damaged(Damage(0.2), seed=seed).x for seed in (5, 5, 6))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(np.isnan(one), np.isnan(other))
-    recordings = Recordings("r", (Series(X, s=np.zeros(len(X), int)),), ("r",)).damaged(Damage(0.2), seed=5)
+    recordings = Recordings("r", (Recording(X, s=np.zeros(len(X), int)),), ("r",)).damaged(Damage(0.2), seed=5)
     assert np.isnan(recordings.series()[0].x).any() and len(recordings.s[0]) == len(X)
 
 

@@ -7,7 +7,7 @@ from swerve_lab.boards.naming import in_true_numbers
 
 def segmentation(labels, regimes):
     labels = np.array(labels)
-    return Segmentation(labels, np.eye(regimes)[labels] * 0.9 + 0.1 / regimes)
+    return Segmentation(labels, np.eye(regimes)[labels] * 0.9 + 0.1 / regimes, np.arange(len(labels)))
 
 
 def test_matched_regimes_take_the_true_numbers_and_others_follow_them():

@@ -18,7 +18,7 @@ from swerve.models.model import Knobs, Shape, maker_of
 from swerve.models.snlds.bound import regime_chain
 from swerve.models.snlds.generative import FORBIDDEN
 from swerve.settings.sections import Config, ModelConfig, PosteriorConfig
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards.catalog import find
 from swerve_lab.rivals.gumbel import GumbelOptions, GumbelSystem, temperature
 
@@ -268,7 +268,7 @@ def drawn_to_two_places(n, seed, length=40):
         x = np.zeros((length, 2))
         for t in range(1, length):
             x[t] = x[t - 1] + 0.3 * (2.0 * s[t] - 1 - x[t - 1]) + 0.05 * rng.normal(size=2)
-        series.append(Series(x, s=s, name=str(i)))
+        series.append(Recording(x, s=s, name=str(i)))
     return series
 
 

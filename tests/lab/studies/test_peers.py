@@ -5,14 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.studies import peers
 from swerve_lab.studies import peers_side as side
 
 
 def recordings(*lengths):
     rng = np.random.default_rng(0)
-    return [Series(rng.normal(5.0, 2.0, size=(length, 2)), s=np.zeros(length, int)) for length in lengths]
+    return [Recording(rng.normal(5.0, 2.0, size=(length, 2)), s=np.zeros(length, int)) for length in lengths]
 
 
 @pytest.fixture

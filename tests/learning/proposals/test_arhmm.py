@@ -6,7 +6,7 @@ import numpy as np
 from swerve.data.windows import to_frames
 from swerve.learning.proposals import arhmm as proposer
 from swerve.models.arhmm.search import Candidate
-from swerve.types import Series
+from swerve.types import Recording
 
 
 def test_how_far_the_next_switch_is():
@@ -19,7 +19,7 @@ def test_guides_are_silent_before_a_switch_for_as_many_frames_as_they_read(monke
     labels = np.array([[0, 0, 0, 0, 1, 2, 2, 2, 2, 1]])
     monkeypatch.setattr(proposer, "labels_of", lambda model, frames: labels)
     monkeypatch.setattr(proposer, "responsibilities", lambda model, frames: jax.nn.one_hot(labels, 3))
-    frames = to_frames([Series(np.zeros((labels.size, 1)))])
+    frames = to_frames([Recording(np.zeros((labels.size, 1)))])
     told = np.asarray(proposer._silent_before_switches(Candidate(None, 0.0, 2, 0, labels), frames))
     speaks = told.sum(axis=-1) > 0
     assert speaks[0].tolist() == [True, True, False, False, False, True, True, False, False, True]

@@ -15,13 +15,13 @@ from swerve.models import arhmm
 from swerve.models.arhmm import search as seeds
 from swerve.models.arhmm.gaps import bridged, carried, lags_known
 from swerve.settings.sections import ArHmmConfig, Config, TrainingConfig
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import catalog as boards
 from swerve_lab.boards.damage import Damage
 
 
 def frames_of(x):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), to_frames([Series(np.asarray(x, float))]))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), to_frames([Recording(np.asarray(x, float))]))
 
 
 def curve(missing, length=20):
@@ -86,7 +86,7 @@ def test_a_likelihood_never_looks_ahead():
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.normal(size=(60, 2)), axis=0)
     x[rng.random(x.shape) < 0.2] = np.nan
-    frames = jax.tree.map(jnp.asarray, to_frames([Series(x)]))
+    frames = jax.tree.map(jnp.asarray, to_frames([Recording(x)]))
     options = arhmm.ArHmmOptions(regimes=2, lags=2, restarts=1, max_iterations=5)
     model = arhmm.fit(frames, options, key=jax.random.key(0)).model
     evidence = arhmm.log_evidence(model, carried(frames_of(x), model.start_mean, 2))
@@ -100,7 +100,7 @@ def test_where_much_is_missing_only_few_lags_are_tried():
     rng = np.random.default_rng(0)
     whole = np.cumsum(rng.normal(size=(100, 2)), axis=0)
     gappy = np.where(rng.random(whole.shape) < 0.1, np.nan, whole)
-    some, none = (jax.tree.map(jnp.asarray, to_frames([Series(x)])) for x in (gappy, whole))
+    some, none = (jax.tree.map(jnp.asarray, to_frames([Recording(x)])) for x in (gappy, whole))
     assert seeds.lags_to_try(ArHmmConfig(), none) == [1, 2, 4, 8]
     assert seeds.lags_to_try(ArHmmConfig(), some) == [1, 2]
     assert seeds.lags_to_try(ArHmmConfig(lags=(4, 8)), some) == [4]

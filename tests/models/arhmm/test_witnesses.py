@@ -14,7 +14,7 @@ from swerve.runs import fit as run
 from swerve.runs.loading import load
 from swerve.settings.recipes import with_recipe
 from swerve.settings.sections import ArHmmConfig, Config
-from swerve.types import Series
+from swerve.types import Recording
 
 CHANNELS = 6
 SMALL = ArHmmConfig(lags=(1,), features=(0,), restarts=2, max_iterations=20)
@@ -29,7 +29,7 @@ def drifting(error, *, missing=0.0, recordings=12, frames=200):
         for t in range(1, frames):
             x[t] = 0.9 * x[t - 1] + (2 * s[t] - 1) * np.linspace(-0.1, 0.1, CHANNELS) + 0.1 * error(rng)
         x[rng.random(x.shape) < missing] = np.nan
-        series.append(Series(x, s=s, name=str(n)))
+        series.append(Recording(x, s=s, name=str(n)))
     return series
 
 
@@ -85,7 +85,7 @@ def test_full_noise_knows_what_channels_share():
 
 
 def test_a_single_channel_can_not_err_together_with_another():
-    series = [Series(np.random.default_rng(0).standard_t(2, size=(400, 1)), name="0")]
+    series = [Recording(np.random.default_rng(0).standard_t(2, size=(400, 1)), name="0")]
     assert found_in(prepare(series, Config())) == 1.0
 
 
