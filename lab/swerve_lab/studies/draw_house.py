@@ -74,7 +74,7 @@ def _imports_of(importer: str) -> Iterator[Import]:
         for module, name in found:
             if module.split(".")[0] not in ("swerve", "swerve_lab"):
                 continue
-            whole = f"{module}.{name}" in modules() or is_room(f"{module}.{name}")
+            whole = name != "" and (f"{module}.{name}" in modules() or is_room(f"{module}.{name}"))
             yield Import(importer, f"{module}.{name}" if whole else module, "" if whole else name, node.lineno)
 
 
