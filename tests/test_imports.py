@@ -9,8 +9,8 @@ from swerve_lab.studies.draw_house import SOURCE, Import, imports, is_room, modu
 
 # Each room, the rooms that it may import from, and why. Files at the root are rooms of one module.
 ROOMS = {
-    "types": ((), "what a person meets; NumPy alone, so that it loads in no time"),
     "errors": ((), "the one error that is meant for users; anybody may raise it"),
+    "types": (("errors",), "what a person meets; NumPy alone, so that it loads in no time"),
     "settings": (("errors",), "a wrong name is refused; read without JAX, before any model is"),
     "inference": (("types", "errors"), "arrays in, arrays out: knows no model, file or setting"),
     "data": (

@@ -66,8 +66,9 @@ class Handover(NamedTuple):
 
 def rooms_drawing(rooms: Sequence[Box]) -> str:
     """Rooms in storeys; an arrow says "imports from". What longer ways of arrows imply is left out."""
-    ground = [room for room in rooms if not room.allowed]
-    upper = {room.name: room for room in rooms if room.allowed}
+    folders = {room.name for room in rooms if room.modules > 1}
+    ground = [room for room in rooms if room.name not in folders and not folders & set(room.allowed)]
+    upper = {room.name: room for room in rooms if room not in ground}
     used = {a: {b for b in room.imports if b in upper} for a, room in upper.items()}
     arrows = _needed({a: used[a] & set(upper[a].allowed) for a in upper})
     wrong = [(a, b) for a in upper for b in sorted(used[a] - set(upper[a].allowed))]

@@ -24,7 +24,7 @@ def test_paths_that_are_named_exist(page):
 
 def test_arrows_that_longer_ways_imply_are_left_out_and_wrong_ones_are_not():
     def box(name, height, imports=(), allowed=()):
-        return Box(name, f"What {name} does.", 1, 250, imports, allowed, height)
+        return Box(name, f"What {name} does.", 2 if height else 1, 250, imports, allowed, height)
 
     ground = box("ground", 0)
     low = box("low", 1, ("high",), ("ground",))
