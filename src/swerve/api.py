@@ -20,8 +20,9 @@ from swerve.learning.budget import parse_duration
 from swerve.learning.loop import Report
 from swerve.runs import claim, loading
 from swerve.runs import fit as run
-from swerve.runs.run import DEFAULT_SAMPLES, Run
+from swerve.runs.run import Run
 from swerve.settings import kinds
+from swerve.settings.defaults import DEFAULT_SAMPLES
 from swerve.settings.recipes import with_recipe
 from swerve.settings.sections import Config
 from swerve.settings.text import with_kind, with_setting, with_stickiness

@@ -21,8 +21,9 @@ from swerve.data.trees import read_json, write_json
 from swerve.data.windows import cut
 from swerve.errors import InputError
 from swerve.learning.preparation import SHORTEST
-from swerve.runs.run import DEFAULT_FUTURES, DEFAULT_QUANTILES, LONGEST_PAST, Run
+from swerve.runs.run import LONGEST_PAST, Run
 from swerve.settings import kinds
+from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES
 from swerve.types import Forecast, Recording, Segmentation
 
 SEGMENTER_FILE = "segmenter.json"

@@ -165,5 +165,5 @@ def choose_regimes(
         choice = regimes.choose_regimes(series, config, first=first, last=last, out=out, **hears)
     picture = report.draw_choice(out, choice)
     display.print_choice(choice)
-    fits = "" if choice.model in ("", "snlds") else f" --model {choice.model}"
+    fits = "" if choice.model in ("", Config().kind) else f" --model {choice.model}"
     console.print(f"Kept in {out}; drawn in {picture}. Next: swerve fit DATA --regimes {choice.regimes}{fits}")

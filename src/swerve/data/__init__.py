@@ -1,1 +1,1 @@
-"""Where sequences come from: generated boards and the user's tables; windows cut from them for training."""
+"""Where sequences come from: the files, arrays and data frames of users; windows cut from them for training."""

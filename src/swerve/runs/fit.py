@@ -83,7 +83,7 @@ def fit(
                 claim.write(out, config, asked, data, where)
         end = math.inf if time_budget is None else began + time_budget - closing
         hears = _Hears(on_report, on_look, on_note, should_stop, time_is_up=lambda: time.monotonic() > end)
-        run = (_fit_best if config.kind == "auto" else _fit_one)(prepared, config, out, hears)
+        run = (_fit_best if config.kind == kinds.AUTO else _fit_one)(prepared, config, out, hears)
         run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series))
         if older is not None:
             on_note("comparing with the regimes of the older run")

@@ -1,6 +1,6 @@
 """Autoregressive HMM by EM: the first model to try, the row to beat, the seed of restarts."""
 
-from swerve.models.arhmm.fitting import ArHmmFit, ArHmmOptions, Covariance, fit, fit_from_labels
+from swerve.models.arhmm.fitting import ArHmmFit, ArHmmOptions, fit, fit_from_labels
 from swerve.models.arhmm.gaps import bridged
 from swerve.models.arhmm.model import (
     ArHmm,
@@ -11,6 +11,7 @@ from swerve.models.arhmm.model import (
     smooth,
     viterbi,
 )
+from swerve.models.arhmm.noise import Covariance
 from swerve.models.arhmm.witnesses import joint_errors
 
 __all__ = [
