@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.choosing.rule import NEVER, paired_change
 from swerve.data.windows import to_frames
 from swerve.learning import pruning as surplus
 from swerve.learning.fit import in_words, make_schedule
@@ -107,14 +106,6 @@ def test_the_cheapest_merge_is_that_of_regimes_with_the_same_evidence():
     assert cheapest_merges(windows) == [(0, 2), (1, 2), (0, 1)]
     two = Windows(np.zeros(1), np.eye(3)[[[0, 0, 1]]], np.zeros((1, 3, 3)))
     assert cheapest_merges(two) == []
-
-
-def test_paired_change_is_the_mean_difference_and_its_standard_error():
-    bound, reference = np.array([10.0, 22.0, 30.0]), np.array([11.0, 20.0, 31.0])
-    change, error = paired_change(bound, reference, np.array([10, 10, 10]))
-    assert change == pytest.approx(0.0)
-    assert error == pytest.approx(np.std([-0.1, 0.2, -0.1], ddof=1) / np.sqrt(3))
-    assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == NEVER
 
 
 @pytest.mark.slow
