@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
-from swerve.choosing.trust import AGREE, IN_USE, agreement
+from swerve.choosing.trust import AGREE, agreement
+from swerve.choosing.use import used
 from swerve.errors import InputError
 
 WORTH = 0.05  # of what the best number gains over a single regime: what brings less is not missed
@@ -82,7 +83,7 @@ class Choice:
 def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
     """What restarts tell about every number of regimes."""
     return {
-        regimes: Evidence(one.windows[0], agreed_by(one, regimes), _in_use(one.labels[0]))
+        regimes: Evidence(one.windows[0], agreed_by(one, regimes), used(one.labels[0]))
         for regimes, one in found.items()
     }
 
@@ -153,10 +154,6 @@ def agreed_by(one: Restarts, regimes: int) -> float | None:
     half = max(2, math.ceil(len(one.labels) / 2))
     most = max(int(labels.max()) for labels in one.labels) + 1
     return agreement([[labels] for labels in one.labels[:half]], most).mean
-
-
-def _in_use(labels: Int[np.ndarray, " F"]) -> int:
-    return int(np.sum(np.bincount(labels) >= IN_USE * len(labels)))
 
 
 def _reason(chosen: Tried, best: int, tried: Sequence[Tried], doubt: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.use import in_use
 from swerve.inference import messages
 from swerve.inference.frames import Frames, Key
 from swerve.learning import restarts as axis
@@ -26,7 +27,6 @@ from swerve.models.snlds.bound import elbo, regime_chain
 from swerve.models.snlds.generative import FORBIDDEN
 from swerve.models.snlds.model import System
 
-IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
 
@@ -147,10 +147,11 @@ def without_surplus(
 
 
 def shares_in_use(windows: Windows) -> Float[np.ndarray, " K"]:
-    """The share of the frames that each regime holds, 0 for one that hardly occurs."""
-    share = np.asarray(windows.regimes).sum(axis=(0, 1))
-    share = share / share.sum()
-    return np.where(share < IN_USE, 0.0, share)
+    """The share of the frames that each regime holds by label, 0 for one that hardly occurs."""
+    regimes = np.asarray(windows.regimes)
+    labels = regimes.argmax(axis=-1)[regimes.any(axis=-1)]
+    share = np.bincount(labels, minlength=regimes.shape[-1]) / len(labels)
+    return np.where(in_use(share), share, 0.0)
 
 
 def _trials(owner: int, source: int, system: System, training: Frames, validation: Frames) -> list[_Trial]:

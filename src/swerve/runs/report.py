@@ -20,7 +20,7 @@ from swerve.choosing.regimes import Choice
 from swerve.data.columns import select_columns
 from swerve.errors import InputError
 from swerve.choosing.matching import one_to_one, pooled_confusion
-from swerve.choosing.scores import score
+from swerve.choosing.scores import regimes_that_occur, score
 from swerve.runs.run import Run
 from swerve.cli.reading import reading_options
 from swerve.report import figures
@@ -224,7 +224,7 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     labels = [found.segmentation.labels for found in inferred]
     segments = sum(1 + len(found.segmentation.change_points) for found in inferred)
     frames = sum(map(len, labels))
-    used = len(np.unique(np.concatenate(labels))) if labels else 0
+    used = regimes_that_occur(labels) if labels else 0
     return [
         ("model", run.config.kind),
         *((("why this model", run.selection["reason"]),) if run.selection else ()),
