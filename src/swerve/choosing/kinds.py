@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.rule import Verdict, simplest
 from swerve.data.windows import Standardizer
 from swerve.inference.frames import Frames
 
@@ -33,32 +33,27 @@ def select(
 ) -> dict[str, Any]:
     """The record of a choice: the winner, every candidate with its numbers, and why, in words.
 
-    The highest held-out bound wins; of those lower by less than one standard error of the paired difference, the
-    simplest. With too few windows nothing is called equal. `windows` has the simplest candidate first.
+    The rule decides by errors alone: a bound is too low already, so that gains over the AR-HMM are worth something.
+    `windows` has the simplest candidate first.
     """
-    frames = np.asarray(lengths)
-    totals = {kind: np.nan_to_num(own, nan=-np.inf).sum() for kind, own in windows.items()}
-    best = max(totals, key=lambda kind: totals[kind])
-    changes = {kind: _change(own, windows[best], frames) for kind, own in windows.items()}
-    enough = len(frames) >= FEWEST_WINDOWS
-    equals = [kind for kind, (change, error) in changes.items() if kind == best or (enough and change > -error)]
-    winner = equals[0]
+    frames, kinds = np.asarray(lengths), list(windows)
+    verdict = simplest([windows[kind] for kind in kinds], frames, order=range(len(kinds)))
     candidates = [
         {
             "model": kind,
             "held_out": float((own + jacobian).sum() / frames.sum()),
-            "behind": changes[kind][0],
-            "error": changes[kind][1],
+            "behind": float(verdict.change[i]),
+            "error": float(verdict.error[i]),
             "seconds": round(float(seconds[kind]), 1),
-            "verdict": "chosen" if kind == winner else "as good, less simple" if kind in equals else "worse",
+            "verdict": "chosen" if i == verdict.chosen else "as good, less simple" if verdict.equal[i] else "worse",
         }
-        for kind, own in windows.items()
+        for i, (kind, own) in enumerate(windows.items())
     ]
     return {
-        "chosen": winner,
+        "chosen": kinds[verdict.chosen],
         "windows": len(frames),
         "candidates": candidates,
-        "reason": _reason(winner, best, changes, len(frames), enough),
+        "reason": _reason(verdict, kinds, len(frames)),
     }
 
 
@@ -67,27 +62,25 @@ def alone(kind: str, why: str) -> dict[str, Any]:
     return {"chosen": kind, "windows": 0, "candidates": [{"model": kind, "verdict": "chosen"}], "reason": why}
 
 
-def _change(own: np.ndarray, best: np.ndarray, frames: np.ndarray) -> tuple[float, float]:
-    if own is best:
-        return 0.0, 0.0
-    return paired_change(own, best, frames) if len(frames) > 1 else (float((own - best).sum() / frames.sum()), 0.0)
-
-
-def _reason(winner: str, best: str, changes: Mapping[str, tuple[float, float]], windows: int, enough: bool) -> str:
-    chosen = NAMES[winner][0].upper() + NAMES[winner][1:]
+def _reason(verdict: Verdict, kinds: Sequence[str], windows: int) -> str:
+    names = [NAMES[kind] for kind in kinds]
+    winner, best = verdict.chosen, verdict.best
+    chosen = names[winner][0].upper() + names[winner][1:]
     if winner != best:
-        change, error = changes[winner]
+        change, error = verdict.change[winner], verdict.error[winner]
         return (
-            f"{chosen} was chosen: {NAMES[best]} explains held-out windows better by only {-change:.3f} +- {error:.3f}"
+            f"{chosen} was chosen: {names[best]} explains held-out windows better by only {-change:.3f} +- {error:.3f}"
             " nats per frame, less than one standard error, and of models that can not be told apart the simplest wins."
         )
-    others = [kind for kind in changes if kind != winner]
+    others = [i for i in range(len(kinds)) if i != winner]
     if not others:
         return f"{chosen} was the only candidate."
-    second = max(others, key=lambda kind: changes[kind][0])
-    change, error = changes[second]
-    few = "" if enough else f" With {windows} held-out windows that is a weak reason: more recordings would tell."
+    second = max(others, key=lambda i: verdict.change[i])
+    change, error = verdict.change[second], verdict.error[second]
+    few = (
+        "" if verdict.enough else f" With {windows} held-out windows that is a weak reason: more recordings would tell."
+    )
     return (
-        f"{chosen} was chosen: it explains held-out windows better than {NAMES[second]} by {-change:.3f} +- {error:.3f}"
+        f"{chosen} was chosen: it explains held-out windows better than {names[second]} by {-change:.3f} +- {error:.3f}"
         f" nats per frame.{few}"
     )
