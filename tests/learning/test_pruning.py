@@ -151,14 +151,17 @@ def test_merges_are_given_up_once_those_of_every_owner_are_far_off(monkeypatch):
 
 
 def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatch):
-    validation, _ = drifting((0.2, -0.2), 3, seed=0)
+    validation, _ = drifting((0.2, -0.2), 9, seed=0)
     bounds = {
         "before": [0.0, 0.0, 0.0],
-        "merged": [-90.0, 9.0, 9.0],
+        "merged": [-30.0, 9.0, 9.0],
+        "surely worse": [-1.0, -1.1, -1.0],
         "lost": [-np.inf, 0.0, 0.0],
         "wild": [0.0, np.inf, 0.0],
     }
-    monkeypatch.setattr(surplus, "look_closely", lambda system, _: Windows(np.array(bounds[system.model]), None, None))
+    monkeypatch.setattr(
+        surplus, "look_closely", lambda system, _: Windows(np.tile(bounds[system.model], 3), None, None)
+    )
 
     def accepted(name, **options):
         before, merged = called("before"), called(name)
@@ -168,5 +171,6 @@ def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatc
 
     assert accepted("merged", given_up=False)
     assert not accepted("merged", given_up=True)
+    assert not accepted("surely worse", given_up=False)
     assert not accepted("lost", given_up=False)
     assert not accepted("wild", given_up=False)

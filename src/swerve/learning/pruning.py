@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.rule import FEWEST_WINDOWS, paired_change, simplest
 from swerve.choosing.use import in_use
 from swerve.inference import messages
 from swerve.inference.frames import Frames, Key
@@ -222,13 +222,17 @@ def _bounds(system: System, frames: Frames) -> Float[np.ndarray, " N"]:
 def _judge(
     before: System, trials: list[tuple[_Trial, System]], validation: Frames, *, given_up: bool
 ) -> tuple[Merge, System]:
-    """The merge with the highest held-out bound against the better of the model before and after more training."""
+    """The merge with the highest held-out bound against the better of the model before and after more training.
+
+    The rule decides, by errors alone: what a true regime gains may be less than a share of all (docs/decisions/0031).
+    """
     lengths = np.asarray(validation.valid).sum(axis=1)
     (_, control), *merges = trials
     reference = max((_bounds(one, validation) for one in (before, control)), key=lambda bound: bound.sum())
     merged = [_bounds(system, validation) for _, system in merges]
     best = int(np.argmax([bound.sum() for bound in merged]))
+    as_good = simplest([merged[best], reference], lengths, order=[0, 1]).chosen == 0
     change, error = paired_change(merged[best], reference, lengths)
     trial, system = merges[best]
     assert trial.pair is not None
-    return Merge(*trial.pair, change, error, accepted=bool(change > -error) and not given_up, given_up=given_up), system
+    return Merge(*trial.pair, change, error, accepted=as_good and not given_up, given_up=given_up), system
