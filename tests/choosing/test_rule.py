@@ -69,14 +69,15 @@ def test_a_bound_that_is_not_finite_loses_even_where_it_comes_first():
     assert chosen(np.full((2, WINDOWS), np.nan)) == 0
 
 
-def test_with_few_windows_the_best_wins():
-    windows = bounds(-0.5 * ERROR, 0.0, waver=1.0)
-    assert simplest(windows[:, :FEWEST_WINDOWS], FRAMES[:FEWEST_WINDOWS], order=[0, 1]).chosen == 0
-    few = simplest(
-        windows[:, : FEWEST_WINDOWS - 1], FRAMES[: FEWEST_WINDOWS - 1], np.full(FEWEST_WINDOWS - 1, -1e9), order=[0, 1]
-    )
-    assert few.chosen == 1 and not few.enough
-    assert simplest(windows[:, :1], FRAMES[:1], order=[0, 1]).chosen == 1
+def test_few_windows_tell_no_errors_and_the_best_wins_by_more_than_it_is_worth():
+    windows, few, reference = bounds(-0.9 * WORTH, 0.0, waver=1.0), FEWEST_WINDOWS - 1, np.full(WINDOWS, -LENGTH * 1.0)
+    assert simplest(windows[:, : few + 1], FRAMES[: few + 1], order=[0, 1]).chosen == 0
+    verdict = simplest(windows[:, :few], FRAMES[:few], order=[0, 1])
+    assert verdict.chosen == 1 and not verdict.enough
+    steady = bounds(-0.9 * WORTH, 0.0), bounds(-1.1 * WORTH, 0.0)
+    for count in (1, few):
+        judged = [simplest(one[:, :count], FRAMES[:count], reference[:count], order=[0, 1]).chosen for one in steady]
+        assert judged == [0, 1]
 
 
 def test_a_single_candidate_is_chosen_whatever_it_is_worth():

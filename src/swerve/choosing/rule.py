@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
     equal: Bool[np.ndarray, " M"]
     """Who is as good as the best."""
     enough: bool
-    """Whether there are windows enough to call anything equal."""
+    """Whether there are windows enough to know errors."""
 
 
 def simplest(
@@ -42,7 +42,8 @@ def simplest(
 
     All of it in nats per frame and over the same windows. `reference` is what gains are counted from; without one
     errors alone decide. Only the `usable` set the mark (all, if none is); others may still reach it, so that what must
-    not be chosen comes last in `order`. A bound that is not finite in every window loses. Few windows: the best wins.
+    not be chosen comes last in `order`. A bound that is not finite in every window loses. Few windows tell no errors:
+    what gains are worth decides alone, and without a reference the best wins.
     """
     windows = np.asarray(bounds, float)
     totals = np.where(np.isfinite(windows).all(axis=1), windows.sum(axis=1), -np.inf)
@@ -52,7 +53,8 @@ def simplest(
     gain = 0.0 if reference is None else paired_change(windows[best], reference, frames)[0]
     worth = WORTH * max(0.0, gain)
     enough = windows.shape[1] >= FEWEST_WINDOWS
-    equal = (-change <= np.maximum(SURE * error, worth)) & np.isfinite(totals) & enough
+    allowed = np.maximum(SURE * error if enough else 0.0, worth)
+    equal = (-change <= allowed) & np.isfinite(totals) & (enough or worth > 0)
     equal[best] = True
     chosen = min(np.flatnonzero(equal).tolist(), key=lambda one: (order[one], -totals[one]))
     return Verdict(chosen, best, change, error, worth, equal, enough)
