@@ -76,12 +76,13 @@ WINDOWS = 16
 UNCERTAIN = 0.5  # differences between the windows of two restarts: up and down by this
 
 
-def judged(bounds, regimes_in_use, durations):
+def judged(bounds, in_use, durations):
     """Restarts of which the first one's windows differ from those of the others by UNCERTAIN, this way and that."""
     bounds = np.array(bounds, float)
     windows = np.tile(bounds[:, None], WINDOWS)
     windows[0] += UNCERTAIN * np.where(np.arange(WINDOWS) % 2, 1.0, -1.0)
-    return HeldOut(bounds, np.array(regimes_in_use, float), np.array(durations, float), np.ones_like(bounds), windows)
+    ones, counts = np.ones_like(bounds), np.array(in_use, float)
+    return HeldOut(bounds, ones, np.array(durations, float), ones, counts, windows)
 
 
 ERROR = UNCERTAIN / np.sqrt(WINDOWS - 1)
@@ -89,16 +90,16 @@ EQUAL, BETTER = 3.0 + 0.9 * ERROR, 3.0 + 1.1 * ERROR
 
 
 @pytest.mark.parametrize(
-    ("bounds", "regimes_in_use", "durations", "expected"),
+    ("bounds", "in_use", "durations", "expected"),
     [
-        ([1.0, 3.0, 2.0], [2.0, 4.0, 2.0], [9.0, 9.0, 9.0], 1),
-        ([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 0),
-        ([3.0, BETTER, 1.0], [2.1, 3.9, 2.0], [9.0, 9.0, 9.0], 1),
-        ([3.0, EQUAL, 1.0], [3.1, 2.9, 2.0], [9.0, 5.0, 9.0], 0),
-        ([3.0, EQUAL, 1.0], [2.0, 2.0, 2.0], [9.0, 8.0, 9.0], 1),
-        ([3.0, EQUAL, 1.0], [1.1, 3.9, 2.0], [9.0, 5.0, 9.0], 1),
-        ([3.0, EQUAL, 1.0], [1.1, 1.2, 2.0], [9.0, 5.0, 9.0], 1),
-        ([3.0, np.nan, 1.0], [2.0, np.nan, 2.0], [9.0, np.nan, 9.0], 0),
+        ([1.0, 3.0, 2.0], [2, 4, 2], [9.0, 9.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [2, 4, 2], [9.0, 9.0, 9.0], 0),
+        ([3.0, BETTER, 1.0], [2, 4, 2], [9.0, 9.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [3, 3, 2], [9.0, 5.0, 99.0], 0),
+        ([3.0, EQUAL, 1.0], [2, 2, 2], [9.0, 8.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [1, 4, 2], [9.0, 5.0, 9.0], 1),
+        ([3.0, EQUAL, 1.0], [1, 1, 2], [9.0, 8.0, 9.0], 1),
+        ([3.0, np.nan, 1.0], [2, 0, 2], [9.0, np.nan, 9.0], 0),
     ],
     ids=[
         "best bound",
@@ -111,12 +112,12 @@ EQUAL, BETTER = 3.0 + 0.9 * ERROR, 3.0 + 1.1 * ERROR
         "not finite",
     ],
 )
-def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, regimes_in_use, durations, expected):
-    assert choose(judged(bounds, regimes_in_use, durations)) == expected
+def test_the_best_bound_is_chosen_and_the_simplest_of_equals(bounds, in_use, durations, expected):
+    assert choose(judged(bounds, in_use, durations)) == expected
 
 
 def test_a_few_windows_can_not_call_two_restarts_equal():
-    equal = judged([3.0, EQUAL, 1.0], [2.1, 3.9, 2.0], [9.0] * 3)
+    equal = judged([3.0, EQUAL, 1.0], [2, 4, 2], [9.0] * 3)
     assert choose(equal) == 0
     assert choose(equal._replace(windows=equal.windows[:, : FEWEST_WINDOWS - 1])) == 1
 

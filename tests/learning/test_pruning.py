@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from swerve.choosing.rule import NEVER, paired_change
 from swerve.data.windows import to_frames
 from swerve.learning import pruning as surplus
 from swerve.learning.fit import in_words, make_schedule
@@ -110,14 +109,6 @@ def test_the_cheapest_merge_is_that_of_regimes_with_the_same_evidence():
     assert cheapest_merges(two) == []
 
 
-def test_paired_change_is_the_mean_difference_and_its_standard_error():
-    bound, reference = np.array([10.0, 22.0, 30.0]), np.array([11.0, 20.0, 31.0])
-    change, error = paired_change(bound, reference, np.array([10, 10, 10]))
-    assert change == pytest.approx(0.0)
-    assert error == pytest.approx(np.std([-0.1, 0.2, -0.1], ddof=1) / np.sqrt(3))
-    assert paired_change(np.array([-np.inf, 1.0]), np.ones(2), np.array([1, 1]))[0] == NEVER
-
-
 @pytest.mark.slow
 def test_too_few_windows_and_a_stop_merge_nothing(two_names):
     system, training, validation = two_names
@@ -161,14 +152,17 @@ def test_merges_are_given_up_once_those_of_every_owner_are_far_off(monkeypatch):
 
 
 def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatch):
-    validation, _ = drifting((0.2, -0.2), 3, seed=0)
+    validation, _ = drifting((0.2, -0.2), 9, seed=0)
     bounds = {
         "before": [0.0, 0.0, 0.0],
-        "merged": [-90.0, 9.0, 9.0],
+        "merged": [-30.0, 9.0, 9.0],
+        "surely worse": [-1.0, -1.1, -1.0],
         "lost": [-np.inf, 0.0, 0.0],
         "wild": [0.0, np.inf, 0.0],
     }
-    monkeypatch.setattr(surplus, "look_closely", lambda system, _: Weighed(np.array(bounds[system.model]), None, None))
+    monkeypatch.setattr(
+        surplus, "look_closely", lambda system, _: Weighed(np.tile(bounds[system.model], 3), None, None)
+    )
 
     def accepted(name, **options):
         before, merged = called("before"), called(name)
@@ -178,5 +172,6 @@ def test_a_merge_that_was_given_up_or_is_not_finite_is_never_accepted(monkeypatc
 
     assert accepted("merged", given_up=False)
     assert not accepted("merged", given_up=True)
+    assert not accepted("surely worse", given_up=False)
     assert not accepted("lost", given_up=False)
     assert not accepted("wild", given_up=False)

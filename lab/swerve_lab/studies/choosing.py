@@ -19,7 +19,8 @@ import numpy as np
 
 from swerve import api
 from swerve.choosing.regimes import Choice, Evidence, Restarts, decide_in_turn
-from swerve.choosing.trust import IN_USE, agreement
+from swerve.choosing.trust import agreement
+from swerve.choosing.use import in_use
 from swerve.cli import display
 from swerve.data.trees import write_json
 from swerve.learning import regimes as choosing
@@ -105,9 +106,8 @@ def evidence(row: dict) -> dict[int, Evidence]:
         half = max(2, -(-restarts // 2))
         pairs = zip(itertools.combinations(range(restarts), 2), one["pairwise"], strict=True)
         agreed = [value for (_, last), value in pairs if last < half]
-        held = np.array(one["in_use"][0])
-        in_use = int(np.sum(held >= IN_USE * held.sum()))
-        found[int(regimes)] = Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), in_use)
+        used = int(in_use(np.array(one["in_use"][0])).sum())
+        found[int(regimes)] = Evidence(np.array(one["windows"][0]), float(np.mean(agreed)), used)
     return found
 
 

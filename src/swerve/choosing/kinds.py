@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.rule import Verdict, simplest
 from swerve.data.windows import Standardizer
 from swerve.inference.frames import Frames
 from swerve.settings import kinds
@@ -30,32 +30,27 @@ def select(
 ) -> dict[str, Any]:
     """The record of a choice: the winner, every candidate with its numbers, and why, in words.
 
-    The highest held-out bound wins; of those lower by less than one standard error of the paired difference, the
-    simplest. With too few windows nothing is called equal. `windows` has the simplest candidate first.
+    The rule decides by errors alone: a bound is too low already, so that gains over the AR-HMM are worth something.
+    `windows` has the simplest candidate first.
     """
-    frames = np.asarray(lengths)
-    totals = {kind: np.nan_to_num(own, nan=-np.inf).sum() for kind, own in windows.items()}
-    best = max(totals, key=lambda kind: totals[kind])
-    changes = {kind: _change(own, windows[best], frames) for kind, own in windows.items()}
-    enough = len(frames) >= FEWEST_WINDOWS
-    equals = [kind for kind, (change, error) in changes.items() if kind == best or (enough and change > -error)]
-    winner = equals[0]
+    frames, names = np.asarray(lengths), list(windows)
+    verdict = simplest(list(windows.values()), frames, order=range(len(names)))
     candidates = [
         {
             "model": kind,
             "held_out": float((own + jacobian).sum() / frames.sum()),
-            "behind": changes[kind][0],
-            "error": changes[kind][1],
+            "behind": float(verdict.change[i]),
+            "error": float(verdict.error[i]),
             "seconds": round(float(seconds[kind]), 1),
-            "verdict": "chosen" if kind == winner else "as good, less simple" if kind in equals else "worse",
+            "verdict": "chosen" if i == verdict.chosen else "as good, less simple" if verdict.equal[i] else "worse",
         }
-        for kind, own in windows.items()
+        for i, (kind, own) in enumerate(windows.items())
     ]
     return {
-        "chosen": winner,
+        "chosen": names[verdict.chosen],
         "windows": len(frames),
         "candidates": candidates,
-        "reason": _reason(winner, best, changes, len(frames), enough),
+        "reason": _reason(verdict, names, len(frames)),
     }
 
 
@@ -64,29 +59,25 @@ def alone(kind: str, why: str) -> dict[str, Any]:
     return {"chosen": kind, "windows": 0, "candidates": [{"model": kind, "verdict": "chosen"}], "reason": why}
 
 
-def _change(own: np.ndarray, best: np.ndarray, frames: np.ndarray) -> tuple[float, float]:
-    if own is best:
-        return 0.0, 0.0
-    return paired_change(own, best, frames) if len(frames) > 1 else (float((own - best).sum() / frames.sum()), 0.0)
-
-
-def _reason(winner: str, best: str, changes: Mapping[str, tuple[float, float]], windows: int, enough: bool) -> str:
-    chosen = kinds.find(winner).subject
+def _reason(verdict: Verdict, names: Sequence[str], windows: int) -> str:
+    called = [kinds.find(name).called for name in names]
+    winner, best = verdict.chosen, verdict.best
+    chosen = kinds.find(names[winner]).subject
     if winner != best:
-        change, error = changes[winner]
+        change, error = verdict.change[winner], verdict.error[winner]
         return (
-            f"{chosen} was chosen: {kinds.find(best).called} explains held-out windows better by only {-change:.3f}"
-            f" +- {error:.3f}"
+            f"{chosen} was chosen: {called[best]} explains held-out windows better by only {-change:.3f} +- {error:.3f}"
             " nats per frame, less than one standard error, and of models that can not be told apart the simplest wins."
         )
-    others = [kind for kind in changes if kind != winner]
+    others = [i for i in range(len(names)) if i != winner]
     if not others:
         return f"{chosen} was the only candidate."
-    second = max(others, key=lambda kind: changes[kind][0])
-    change, error = changes[second]
-    few = "" if enough else f" With {windows} held-out windows that is a weak reason: more recordings would tell."
+    second = max(others, key=lambda i: verdict.change[i])
+    change, error = verdict.change[second], verdict.error[second]
+    few = (
+        "" if verdict.enough else f" With {windows} held-out windows that is a weak reason: more recordings would tell."
+    )
     return (
-        f"{chosen} was chosen: it explains held-out windows better than {kinds.find(second).called} by {-change:.3f}"
-        f" +- {error:.3f}"
-        f" nats per frame.{few}"
+        f"{chosen} was chosen: it explains held-out windows better than {called[second]}"
+        f" by {-change:.3f} +- {error:.3f} nats per frame.{few}"
     )

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
-from swerve.choosing.trust import AGREE, IN_USE, agreement
+from swerve.choosing.rule import simplest
+from swerve.choosing.trust import AGREE, agreement
+from swerve.choosing.use import used
 from swerve.errors import InputError
 
-WORTH = 0.05  # of what the best number gains over a single regime: what brings less is not missed
 DOUBT = " No number of regimes makes restarts agree, so that counted for nothing."
 
 
@@ -82,7 +82,7 @@ class Choice:
 def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
     """What restarts tell about every number of regimes."""
     return {
-        regimes: Evidence(one.windows[0], agreed_by(one, regimes), _in_use(one.labels[0]))
+        regimes: Evidence(one.windows[0], agreed_by(one, regimes), used(one.labels[0]))
         for regimes, one in found.items()
     }
 
@@ -90,31 +90,29 @@ def weighed(found: dict[int, Restarts]) -> dict[int, Evidence]:
 def decide(
     found: dict[int, Evidence], lengths: Int[np.ndarray, " N"], *, model: str = "", consensus: bool = False
 ) -> Choice:
-    """The smallest number within one standard error of the best held-out bound of those whose restarts agree.
+    """The smallest number that held-out windows can not tell from the best of those whose restarts agree.
 
-    Or within a twentieth of what the best gains over one regime: with much data every gain is sure, however small.
-    Fewer regimes that explain as much are not passed over because they are harder to find: the smaller number need
-    not agree itself. Nor need any, where the model is to be a consensus of its restarts.
+    Gains are counted from a single regime, where that was tried. Fewer regimes that explain as much are not passed over
+    because they are harder to find: agreement is asked of the number that sets the mark, and a smaller one may reach
+    it. Of none is it asked where the model is to be a consensus of its restarts.
     """
     if not found:
         raise InputError("No number of regimes could be trained on these recordings: look for extreme values.")
     agreeing = [] if consensus else _agreeing(found)
     doubt = " The model is a consensus of its restarts, which need not agree." if consensus else DOUBT
-    pool = agreeing or list(found)
-    best = max(pool, key=lambda regimes: found[regimes].windows.sum())
-    enough = len(lengths) >= FEWEST_WINDOWS
-    tried = tuple(
-        Tried(
-            regimes,
-            float(one.windows.sum() / lengths.sum()),
-            *(paired_change(one.windows, found[best].windows, lengths) if len(lengths) > 1 else (0.0, 0.0)),
-            *one[1:],
-        )
-        for regimes, one in sorted(found.items())
+    numbers = sorted(found)
+    verdict = simplest(
+        [found[regimes].windows for regimes in numbers],
+        lengths,
+        found[1].windows if 1 in found else None,
+        order=numbers,
+        usable=[regimes in agreeing for regimes in numbers],
     )
-    worth = WORTH * max(0.0, -tried[0].behind) if tried[0].regimes == 1 else 0.0
-    equals = [one for one in tried if one.behind >= -max(one.error, worth) and (enough or one.regimes == best)]
-    chosen = min(equals, key=lambda one: one.regimes)
+    tried = tuple(
+        Tried(k, float(found[k].windows.sum() / lengths.sum()), float(change), float(error), *found[k][1:])
+        for k, change, error in zip(numbers, verdict.change, verdict.error, strict=True)
+    )
+    chosen, best = tried[verdict.chosen], numbers[verdict.best]
     return Choice(chosen.regimes, _reason(chosen, best, tried, "" if agreeing else doubt), tried, model)
 
 
@@ -153,10 +151,6 @@ def agreed_by(one: Restarts, regimes: int) -> float | None:
     half = max(2, math.ceil(len(one.labels) / 2))
     most = max(int(labels.max()) for labels in one.labels) + 1
     return agreement([[labels] for labels in one.labels[:half]], most).mean
-
-
-def _in_use(labels: Int[np.ndarray, " F"]) -> int:
-    return int(np.sum(np.bincount(labels) >= IN_USE * len(labels)))
 
 
 def _reason(chosen: Tried, best: int, tried: Sequence[Tried], doubt: str) -> str:

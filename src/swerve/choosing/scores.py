@@ -8,8 +8,7 @@ from jaxtyping import Bool
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from swerve.choosing.matching import Labels, merging, one_to_one, pooled_confusion
-
-OCCURS = 0.01  # of the frames
+from swerve.choosing.use import used
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ def score(predicted: Sequence[Labels], truth: Sequence[Labels]) -> Scores:
 
 
 def regimes_that_occur(labels: Sequence[Labels]) -> int:
-    """How many regimes hold more than stray frames: at least the share OCCURS of those that are labelled."""
-    every = np.concatenate(labels)
-    _, frames = np.unique(every[every >= 0], return_counts=True)
-    return int(np.sum(frames >= OCCURS * frames.sum()))
+    """How many regimes hold more than stray frames, of those that are labelled."""
+    return used(np.concatenate(labels))
 
 
 def label_scores(predicted: Sequence[Labels], truth: Sequence[Labels]) -> LabelScores:

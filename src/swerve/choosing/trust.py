@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score
 
 from swerve.choosing.matching import Confusion, Labels, Relabelling, merging, one_to_one
+from swerve.choosing.use import in_use
 from swerve.errors import InputError
 
 AGREE = 0.9  # mean adjusted Rand index from which restarts tell the same story
 DISAGREE = 0.8  # and below which they tell different ones
-IN_USE = 0.01  # share of the frames from which a regime counts
 COLLAPSED = 0.98  # share of one regime that leaves nothing to the others
 FLICKERING = 3.0  # frames that a segment should last on average
 MUCH_STICKIER = 10.0  # times as long segments as were expected before: the remedy for flicker
@@ -182,7 +182,7 @@ def warnings(
     asked, shares = len(regimes), [one.share for one in regimes]
     segments = sum(one.segments for one in regimes)
     if asked > 1 and segments:
-        used = sum(share >= IN_USE for share in shares)
+        used = in_use(np.array(shares)).sum()
         if max(shares) > COLLAPSED:
             found.append(
                 Warned(

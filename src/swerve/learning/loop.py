@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.rule import simplest
 from swerve.data.trees import load_about, load_tree, save_tree
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
@@ -79,7 +79,7 @@ class History:
         """One more point of every curve."""
         self.step.append(step)
         curves = {**held_out._asdict(), **jax.device_get(log)._asdict()}
-        del curves["windows"]
+        del curves["windows"], curves["in_use"]
         for name, values in curves.items():
             row = np.full(total, np.nan)
             row[alive] = values
@@ -201,31 +201,20 @@ def train(
 
 
 def choose(held_out: HeldOut) -> int:
-    """Position of the best restart: the highest held-out bound, or the simplest of those the data can not tell apart.
+    """Position of the restart that the rule takes: of those as good as the best, the simplest (docs/decisions/0004).
 
-    Among bounds that are lower than the highest by less than one standard error of the difference over windows: the
-    fewest regimes in use (but not a single one, which segments nothing), then segments at least CALM times as long as
-    the longest, then the highest bound (docs/decisions/0004). Too few windows call nothing equal.
+    That is the fewest regimes in use (a single one, which segments nothing, comes last), then segments at least CALM
+    times as long as the longest. Errors alone decide: what a true regime gains may be less than a share of all.
     """
-    used, durations = (np.asarray(part, float) for part in (held_out.regimes_in_use, held_out.mean_duration))
-    bounds = np.nan_to_num(np.asarray(held_out.bound, float), nan=-np.inf)
-    tied = _equals(bounds, np.asarray(held_out.windows, float)) & (used > 1.5)
-    if not tied.any():
-        return int(np.argmax(bounds))
-    simple = tied & (np.round(used) == np.round(used[tied]).min())
-    calm = simple & (durations >= CALM * durations[simple].max())
-    return int(np.argmax(np.where(calm, bounds, -np.inf)))
-
-
-def _equals(bounds: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """Which restarts are as good as the best one, as far as these windows can tell."""
-    best, count = int(np.argmax(bounds)), windows.shape[1]
-    equals = np.arange(len(bounds)) == best
-    if count >= FEWEST_WINDOWS:
-        for restart, own in enumerate(windows):
-            change, error = paired_change(own, windows[best], np.ones(count, int))
-            equals[restart] |= change > -error
-    return equals
+    used, durations, windows = (
+        np.asarray(part, float) for part in (held_out.in_use, held_out.mean_duration, held_out.windows)
+    )
+    same = np.ones(windows.shape[1], int)  # the rule knows no unit
+    rank = np.where(used > 1, used, np.inf)
+    fewest = simplest(windows, same, order=rank)
+    peers = fewest.equal & (rank == rank[fewest.chosen])
+    restless = durations < CALM * durations[peers].max()
+    return simplest(windows, same, order=list(zip(rank, restless, strict=True))).chosen
 
 
 def _stops(plan: Plan) -> list[int]:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
+from swerve.choosing.rule import FEWEST_WINDOWS, paired_change, simplest
+from swerve.choosing.use import in_use
 from swerve.inference.frames import Frames, Key
 from swerve.learning import restarts as axis
 from swerve.learning.proposals import merged
@@ -22,7 +23,6 @@ from swerve.learning.schedule import Schedule
 from swerve.learning.step import Restart, TrainingData, for_every_sequence, start
 from swerve.models.model import Model, Weighed
 
-IN_USE = 0.001  # share of the frames from which a regime counts
 PAIRS = 3  # merges tried at a time, those that cost least before any training
 HOPELESS = 0.3  # nats per frame that a merge lacks after some of its steps and will not make good
 
@@ -127,10 +127,11 @@ def without_surplus(
 
 
 def shares_in_use(windows: Weighed) -> Float[np.ndarray, " K"]:
-    """The share of the frames that each regime holds, 0 for one that hardly occurs."""
-    share = np.asarray(windows.regimes).sum(axis=(0, 1))
-    share = share / share.sum()
-    return np.where(share < IN_USE, 0.0, share)
+    """The share of the frames that each regime holds by label, 0 for one that hardly occurs."""
+    regimes = np.asarray(windows.regimes)
+    labels = regimes.argmax(axis=-1)[regimes.any(axis=-1)]
+    share = np.bincount(labels, minlength=regimes.shape[-1]) / len(labels)
+    return np.where(in_use(share), share, 0.0)
 
 
 def _trials(owner: int, source: int, system: Model, training: Frames, validation: Frames) -> list[_Trial]:
@@ -198,13 +199,17 @@ def _bounds(system: Model, frames: Frames) -> Float[np.ndarray, " N"]:
 def _judge(
     before: Model, trials: list[tuple[_Trial, Model]], validation: Frames, *, given_up: bool
 ) -> tuple[Merge, Model]:
-    """The merge with the highest held-out bound against the better of the model before and after more training."""
+    """The merge with the highest held-out bound against the better of the model before and after more training.
+
+    The rule decides, by errors alone: what a true regime gains may be less than a share of all (docs/decisions/0031).
+    """
     lengths = np.asarray(validation.valid).sum(axis=1)
     (_, control), *merges = trials
     reference = max((_bounds(one, validation) for one in (before, control)), key=lambda bound: bound.sum())
     merged = [_bounds(system, validation) for _, system in merges]
     best = int(np.argmax([bound.sum() for bound in merged]))
+    as_good = simplest([merged[best], reference], lengths, order=[0, 1]).chosen == 0
     change, error = paired_change(merged[best], reference, lengths)
     trial, system = merges[best]
     assert trial.pair is not None
-    return Merge(*trial.pair, change, error, accepted=bool(change > -error) and not given_up, given_up=given_up), system
+    return Merge(*trial.pair, change, error, accepted=as_good and not given_up, given_up=given_up), system

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int
 
 from swerve.choosing.regimes import Choice, Evidence, Restarts, agreed_by, decide, decide_in_turn, weighed
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
-from swerve.choosing.trust import AGREE, IN_USE, uses
+from swerve.choosing.trust import AGREE
+from swerve.choosing.use import used
 from swerve.data.trees import digest_of, read_json, write_json
 from swerve.data.windows import cut, splits_by_recording
 from swerve.errors import InputError
@@ -272,9 +273,8 @@ def too_few(model: Model, windows: Float[np.ndarray, " N"], prepared: Prepared, 
         return ""
     found, _ = _searched(prepared, maker_of(config).like(config, model), regimes)
     change, error = paired_change(found.windows[0], windows, lengths)
-    shares = [one.share for one in uses(found.labels[:1], regimes)]
     agreed = agreed_by(found, regimes)
-    doubtful = found.straddles or min(shares) < IN_USE or agreed is None or agreed < AGREE
+    doubtful = found.straddles or used(found.labels[0]) < regimes or agreed is None or agreed < AGREE
     if doubtful or change < max(CLEAR_GAIN, 2 * error):
         return ""
     return (

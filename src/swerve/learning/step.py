@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from swerve.choosing.use import IN_USE
 from swerve.inference.frames import Frames, Key
 from swerve.learning.schedule import Schedule, knobs, learning_rate
 from swerve.models.model import Knobs, Model, Terms, usage_entropy
@@ -186,6 +187,8 @@ class HeldOut(NamedTuple):
     regimes_in_use: Float[Array, "*R"]
     mean_duration: Float[Array, "*R"]
     confidence: Float[Array, "*R"]
+    in_use: Float[Array, "*R"]
+    """How many regimes hold 1 % of the frames; `regimes_in_use`, the exponential of the entropy, draws the curve."""
     windows: Float[Array, "*R N"]
     """ELBO of every window, in nats."""
 
@@ -193,12 +196,13 @@ class HeldOut(NamedTuple):
 def _evaluate(system: Model, frames: Frames) -> HeldOut:
     with jax.default_matmul_precision("highest"):
         terms: Terms = for_every_sequence(lambda f, k: system.terms(f, Knobs(), key=k), frames)
-    count = terms.frames.sum()
+    count, usage = terms.frames.sum(), terms.usage.sum(axis=0)
     return HeldOut(
         bound=terms.elbo.sum() / count,
-        regimes_in_use=jnp.exp(usage_entropy(terms.usage.sum(axis=0))),
+        regimes_in_use=jnp.exp(usage_entropy(usage)),
         mean_duration=count / (terms.switches.sum() + len(frames.x)),
         confidence=terms.confidence.sum() / count,
+        in_use=jnp.sum(usage >= IN_USE * usage.sum()).astype(float),
         windows=terms.elbo,
     )
 

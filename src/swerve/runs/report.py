@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from swerve.choosing import trust
 from swerve.choosing.matching import one_to_one, pooled_confusion
 from swerve.choosing.regimes import Choice
-from swerve.choosing.scores import score
+from swerve.choosing.scores import regimes_that_occur, score
 from swerve.data.atomic import whole_folder
 from swerve.data.columns import select_columns
 from swerve.data.reading import reading_options
@@ -222,7 +222,7 @@ def summary(run: Run, inferred: Sequence[Inferred]) -> list[tuple[str, str]]:
     labels = [found.labels for found in inferred]
     segments = sum(1 + np.count_nonzero(np.diff(one)) for one in labels)
     frames = sum(map(len, labels))
-    used = len(np.unique(np.concatenate(labels))) if labels else 0
+    used = regimes_that_occur(labels) if labels else 0
     return [
         ("model", run.config.kind),
         *((("why this model", run.selection["reason"]),) if run.selection else ()),

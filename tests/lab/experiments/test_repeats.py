@@ -52,7 +52,7 @@ def ours(prepared, work):
 def judged(ours):
     """Two runs of two restarts, of which the first run's second one diverged; the other's second one is better."""
     bounds = np.array([3.0, 1.0, 2.0])
-    held_out = HeldOut(bounds, *np.full((3, 3), 2.0), np.tile(bounds[:, None], 9))
+    held_out = HeldOut(bounds, *np.full((4, 3), 2.0), np.tile(bounds[:, None], 9))
     systems = ours.states.system
     return Trained(pick(systems, 0), 0, [0, 2, 3], systems, held_out, History(), finished=True)
 

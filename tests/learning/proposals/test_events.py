@@ -144,7 +144,7 @@ def test_windows_are_whole_unless_a_recording_is_longer(arm):
     assert not is_whole(40)
 
 
-NOT_LOOKED_AT = HeldOut(*np.zeros((4, 1)), np.zeros((1, 1)))
+NOT_LOOKED_AT = HeldOut(*np.zeros((5, 1)), np.zeros((1, 1)))
 
 
 @pytest.mark.slow

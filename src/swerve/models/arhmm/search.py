@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from sklearn.metrics import adjusted_rand_score
 
 from swerve.choosing.consensus import consensus
+from swerve.choosing.use import in_use
 from swerve.inference.frames import Frames, Key
 from swerve.models import arhmm
 from swerve.models.arhmm import ArHmm, ArHmmOptions, Covariance
@@ -23,7 +24,6 @@ WIDEST = 128  # numbers that a regime may read: more lags of more channels cost 
 MOST_JOINT = 30  # channels that are asked whether they err together: with more, heavy tails alone look like it
 GAPPY = 0.05  # share of values that are missing from which more than FEW_LAGS tell more of gaps than of regimes
 FEW_LAGS = 2
-RARE = 0.005  # share of the frames below which a regime says nothing about the lags
 STRADDLING = 1.25  # times its lags: a regime that does not last longer lives on windows that straddle a switch
 
 
@@ -198,8 +198,8 @@ def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
     """Mean duration, in frames, of the regime with the shortest segments; one that hardly occurs does not count."""
     begins = np.diff(labels, axis=1, prepend=-1) != 0
     regimes, counts = np.unique(labels[labels >= 0], return_counts=True)
-    used = regimes[counts >= RARE * counts.sum()]
-    return min((np.sum(labels == k) / np.sum(begins & (labels == k)) for k in used), default=np.inf)
+    durations = [np.sum(labels == k) / np.sum(begins & (labels == k)) for k in regimes[in_use(counts)]]
+    return min(durations, default=np.inf)
 
 
 def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
