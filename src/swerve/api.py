@@ -9,17 +9,19 @@ from typing import Any, Unpack
 import numpy as np
 
 from swerve.choosing.regimes import Choice
+from swerve.data import folder as claim
 from swerve.data import tables
 from swerve.data.arrays import MOST_COLOURS
 from swerve.data.columns import pixel_names
 from swerve.data.dataframes import is_data_frame
+from swerve.data.folder import Part
 from swerve.data.reading import Choices, Reading
 from swerve.errors import InputError
 from swerve.learning import regimes as choosing
 from swerve.learning.budget import parse_duration
 from swerve.learning.loop import Report
-from swerve.runs import claim, loading
 from swerve.runs import fit as run
+from swerve.runs import loading
 from swerve.runs.run import Run
 from swerve.settings import kinds
 from swerve.settings.defaults import DEFAULT_SAMPLES
@@ -102,7 +104,7 @@ def settle_regimes(
     """The config with the number of regimes that held-out windows and the agreement of restarts choose."""
     if out is not None:
         claim.check(out, resume)
-    folder = None if out is None else out / claim.CHOOSING_FOLDER
+    folder = None if out is None else out / Part.CHOOSING
     choice = choosing.choose_regimes(series, config, out=folder, **hears)
     return replace(config, model=replace(config.model, regimes=choice.regimes)), choice
 

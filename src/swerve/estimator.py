@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from swerve import api
 from swerve.data.columns import select_columns
+from swerve.data.folder import Part
 from swerve.data.trees import read_json, write_json
 from swerve.data.windows import cut
 from swerve.errors import InputError
@@ -26,7 +27,6 @@ from swerve.settings import kinds
 from swerve.settings.defaults import DEFAULT_FUTURES, DEFAULT_QUANTILES
 from swerve.types import Forecast, Recording, Segmentation
 
-SEGMENTER_FILE = "segmenter.json"
 SEEDS = 2**31 - 1
 
 
@@ -176,12 +176,12 @@ class Segmenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             "columns": self.n_features_in_,
             "column_names": [str(name) for name in getattr(self, "feature_names_in_", ())],
         }
-        write_json(Path(folder) / SEGMENTER_FILE, about)
+        write_json(Path(folder) / Part.SEGMENTER, about)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Segmenter":
         """A saved Segmenter, ready for new rows."""
-        fitted, path = api.load(folder), Path(folder) / SEGMENTER_FILE
+        fitted, path = api.load(folder), Path(folder) / Part.SEGMENTER
         if not path.is_file():
             raise InputError(f"{folder} holds a run, but no Segmenter saved it: use swerve.load.")
         about = read_json(path)

@@ -15,12 +15,11 @@ from swerve.choosing import trust
 from swerve.choosing.trust import Trust, Warned
 from swerve.cli.main import app
 from swerve.data import tables
+from swerve.data.folder import Part
 from swerve.errors import InputError
 from swerve.models.arhmm.maker import MAKER
 from swerve.runs import fit as run
 from swerve.runs import report as reporting
-from swerve.runs.claim import RUN_FILE
-from swerve.runs.run import TRUST_FILE
 from swerve.settings.sections import ArHmmConfig, Config
 from swerve_lab.boards import bouncing_ball
 
@@ -183,7 +182,7 @@ def test_a_fit_tells_how_far_it_may_be_trusted(steady):
     assert found.frames == sum(map(len, drifts()))
     assert sum(one.share for one in found.regimes) == pytest.approx(1.0)
     assert all(15 < one.mean_duration < 45 for one in found.regimes)
-    assert json.loads((folder / TRUST_FILE).read_text())["agreement"] == found.agreement
+    assert json.loads((folder / Part.TRUST).read_text())["agreement"] == found.agreement
     assert run.load(folder).trust == found
 
 
@@ -191,7 +190,7 @@ def test_a_bound_that_is_no_number_is_null_and_can_be_read(steady, tmp_path):
     fitted, _ = steady
     lost = replace(fitted, trust=replace(fitted.trust, held_out_in_data_units=float("nan")))
     lost.save(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / TRUST_FILE).read_text())["held_out_in_data_units"] is None
+    assert json.loads((tmp_path / "run" / Part.TRUST).read_text())["held_out_in_data_units"] is None
     again = run.load(tmp_path / "run")
     assert again.trust == replace(fitted.trust, held_out_in_data_units=None)
     assert dict(reporting.summary(again, again.infer(drifts()[:1])))["restarts agree"].startswith("1.00")
@@ -249,7 +248,7 @@ def test_a_model_is_chosen_and_says_why(tmp_path):
     assert fitted.trust.selection == chosen
     assert run.load(folder).selection == chosen
     assert run.load(folder / "candidates" / "snlds").config.kind == "snlds"
-    assert json.loads((folder / RUN_FILE).read_text())["config"]["kind"] == "auto"
+    assert json.loads((folder / Part.RUN).read_text())["config"]["kind"] == "auto"
 
 
 def test_a_run_with_one_restart_has_no_consensus():

@@ -10,6 +10,7 @@ import pytest
 
 from swerve import api
 from swerve.choosing import trust
+from swerve.data.folder import Part
 from swerve.data.reading import Reading
 from swerve.data.trees import write_json
 from swerve.data.windows import Standardizer
@@ -278,7 +279,7 @@ def test_a_report_in_a_folder_of_other_things_leaves_them(fitted, tmp_path):
     "content", ["[]", "null", "3", '{"rows": []}', '{"rows": {"snlds": []}}', '{"frame_f1_curve": 5}']
 )
 def test_scores_of_another_shape_are_damaged(tmp_path, content):
-    (tmp_path / reporting.SCORES_FILE).write_text(content)
+    (tmp_path / Part.SCORES).write_text(content)
     with pytest.raises(InputError, match=r"scores\.json is damaged"):
         reporting.load_scores(tmp_path)
 
@@ -286,7 +287,7 @@ def test_scores_of_another_shape_are_damaged(tmp_path, content):
 def test_scores_come_back_without_those_that_were_no_numbers(fitted, tmp_path):
     assert reporting.load_scores(tmp_path) == (None, None)
     rows = {"snlds": {"frame_f1": 50.0, "nmi": math.nan}}
-    write_json(tmp_path / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": [40.0, math.nan]})
+    write_json(tmp_path / Part.SCORES, {"rows": rows, "frame_f1_curve": [40.0, math.nan]})
     scores, curve = reporting.load_scores(tmp_path)
     assert scores == {"snlds": {"frame_f1": 50.0}}
     np.testing.assert_array_equal(curve, [40.0, np.nan])

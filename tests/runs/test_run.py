@@ -14,18 +14,17 @@ import pytest
 from tiny import SETTINGS
 
 from swerve import api
+from swerve.data import folder as claim
+from swerve.data.folder import Part
 from swerve.data.windows import Standardizer, cut_windows, to_frames
 from swerve.errors import InputError
 from swerve.learning import preparation
 from swerve.learning.fit import in_words
 from swerve.learning.pruning import Merge
 from swerve.models.snlds.maker import build_collapsed
-from swerve.runs import claim
 from swerve.runs import fit as run
 from swerve.runs import infer as applying
 from swerve.runs import report as reporting
-from swerve.runs.claim import RUN_FILE
-from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, TRUST_FILE
 from swerve.runs.segment import SWITCH_PRICE, bucket_rows
 from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
@@ -298,12 +297,12 @@ def test_a_resumed_fit_ends_like_one_that_was_never_stopped(fitted, recordings, 
 
 def test_a_finished_run_is_not_changed_by_resuming_it(kept, recordings):
     saved, folder = kept
-    before = (folder / MODEL_FILE).read_bytes()
+    before = (folder / Part.MODEL).read_bytes()
     reports = []
     again = run.fit(recordings, CONFIG, out=folder, resume=True, on_report=reports.append)
     assert reports == []
     assert_same_model(again, saved)
-    assert (folder / MODEL_FILE).read_bytes() == before
+    assert (folder / Part.MODEL).read_bytes() == before
 
 
 def test_a_folder_belongs_to_one_run(kept, recordings, two_columns):
@@ -345,8 +344,8 @@ def test_resuming_nothing_is_refused(recordings, tmp_path):
 def test_what_is_kept_of_a_run(kept):
     saved, folder = kept
     names = {one.name for one in folder.iterdir()}
-    assert names == {MODEL_FILE, run.CHECKPOINT_FILE, RUN_FILE, HISTORY_FILE, TRUST_FILE, "seeds.npz"}
-    history = json.loads((folder / HISTORY_FILE).read_text())
+    assert names == {Part.MODEL, Part.TRAINING, Part.RUN, Part.HISTORY, Part.TRUST, "seeds.npz"}
+    history = json.loads((folder / Part.HISTORY).read_text())
     assert history["step"] == [10, 20]
     assert history["chosen"] == saved.chosen
 
@@ -356,10 +355,10 @@ def test_loading_what_is_no_run_is_refused(tmp_path, kept):
         run.load(tmp_path / "nowhere")
     with pytest.raises(InputError, match="no finished model"):
         run.load(tmp_path)
-    (tmp_path / MODEL_FILE).write_bytes(b"something else")
+    (tmp_path / Part.MODEL).write_bytes(b"something else")
     with pytest.raises(InputError, match="damaged"):
         run.load(tmp_path)
-    (tmp_path / MODEL_FILE).write_bytes((kept[1] / run.CHECKPOINT_FILE).read_bytes())
+    (tmp_path / Part.MODEL).write_bytes((kept[1] / Part.TRAINING).read_bytes())
     with pytest.raises(InputError, match="not a model file"):
         run.load(tmp_path)
 
@@ -407,20 +406,20 @@ def test_an_older_run_on_other_columns_is_refused_before_anything_is_written(lin
 
 def test_names_are_kept_without_touching_the_model(linear, two_columns, tmp_path):
     linear.save(tmp_path / "run")
-    before = (tmp_path / "run" / MODEL_FILE).stat()
+    before = (tmp_path / "run" / Part.MODEL).stat()
     named = api.name(tmp_path / "run", {0: "<script>"})
     assert named.names == run.load(tmp_path / "run").names == ("<script>", "regime 1")
-    after = (tmp_path / "run" / MODEL_FILE).stat()
+    after = (tmp_path / "run" / Part.MODEL).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     found = named.segment(two_columns[:1])[0]
     assert found.names[found.labels[0]] in named.names
     assert api.name(linear, {1: "slow"}).names == ("regime 0", "slow")
-    (tmp_path / "run" / REGIMES_FILE).write_text("{}")
+    (tmp_path / "run" / Part.REGIMES).write_text("{}")
     with pytest.raises(InputError, match=r"regimes\.json is damaged"):
         run.load(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", [HISTORY_FILE, TRUST_FILE, MODEL_FILE])
+@pytest.mark.parametrize("name", [Part.HISTORY, Part.TRUST, Part.MODEL])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_full_disk_leaves_no_half_of_a_run(kept, tmp_path, monkeypatch, name, there):
     saved, _ = kept
@@ -438,7 +437,7 @@ def test_a_full_disk_leaves_no_half_of_a_run(kept, tmp_path, monkeypatch, name, 
         patched.setattr(Path, "write_bytes", fills_up)
         with pytest.raises(OSError, match="No space left") as error:
             saved.save(tmp_path)
-    assert error.value.filename == str(tmp_path / MODEL_FILE)
+    assert error.value.filename == str(tmp_path / Part.MODEL)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     if not there:
         with pytest.raises(InputError, match="no finished model"):
@@ -451,7 +450,7 @@ def test_the_model_is_the_last_file_of_a_run(kept, tmp_path, monkeypatch):
     moved, move = [], Path.replace
     monkeypatch.setattr(Path, "replace", lambda path, target: (moved.append(Path(target)), move(path, target)))
     kept[0].save(tmp_path)
-    assert moved[-1] == tmp_path / MODEL_FILE
+    assert moved[-1] == tmp_path / Part.MODEL
 
 
 def test_two_fits_do_not_share_a_folder(recordings, tmp_path):

@@ -6,13 +6,13 @@ from pathlib import Path
 from swerve import api
 from swerve.cli import ball, display
 from swerve.cli.console import console, warn
+from swerve.data import folder
+from swerve.data.folder import Part
 from swerve.data.trees import read_json, write_json
 from swerve.errors import InputError
 from swerve.learning.preparation import prepare
 from swerve.runs import fit as runs
 from swerve.runs import report as reporting
-from swerve.runs import run as fitted
-from swerve.runs.claim import RUN_FILE
 from swerve.runs.run import Run
 from swerve.settings.sections import Config
 from swerve.types import Recording
@@ -65,7 +65,7 @@ def _report(out: Path, snlds: Run, test: list[Recording], rows, curve: list[floa
     short = {name: {key: row[key] for key in SCORES} for name, row in rows.items()}
     own = short.pop("snlds")
     about = {"seed": seed, "held_out_bound": snlds.held_out, "rows": rows, "frame_f1_curve": curve}
-    write_json(out / reporting.SCORES_FILE, {**own, **short, **about})
+    write_json(out / Part.SCORES, {**own, **short, **about})
     shown = test[: reporting.EXAMPLES]
     inferred = snlds.infer(shown)
     reporting.save_examples(out, shown, inferred)
@@ -74,7 +74,7 @@ def _report(out: Path, snlds: Run, test: list[Recording], rows, curve: list[floa
     )
     for warning in reporting.warnings(snlds, inferred):
         warn(warning.problem, warning.remedy)
-    console.print(f"Scores: {out / reporting.SCORES_FILE}   Report page: {page}")
+    console.print(f"Scores: {out / Part.SCORES}   Report page: {page}")
 
 
 def _make_room(out: Path, training: list[Recording]) -> None:
@@ -83,20 +83,12 @@ def _make_room(out: Path, training: list[Recording]) -> None:
         return
     if not _is_demo(out, training):
         raise InputError(f"{out} already exists and is no demo: choose another --out.")
-    for name in (RUN_FILE, runs.CHECKPOINT_FILE, fitted.MODEL_FILE, fitted.HISTORY_FILE, reporting.SCORES_FILE):
-        (out / name).unlink(missing_ok=True)
-    for name in (fitted.REGIMES_FILE, fitted.TRUST_FILE, fitted.RESTARTS_FILE, "report.html", "seeds.npz"):
-        (out / name).unlink(missing_ok=True)
-    (out / reporting.EXAMPLES_FILE).unlink(missing_ok=True)
-    for picture in (out / "figures").glob("*.png"):
-        picture.unlink()
-    if (out / "figures").is_dir():
-        (out / "figures").rmdir()
+    folder.clear(out)
 
 
 def _is_demo(out: Path, training: list[Recording]) -> bool:
     """Whether the folder holds a run on the demo's own data."""
-    path = out / RUN_FILE
+    path = out / Part.RUN
     if not path.is_file():
         return False
     stored = read_json(path)

@@ -9,6 +9,7 @@ import typer
 
 from swerve.cli.console import console, note
 from swerve.cli.reading import Data, takes_reading
+from swerve.data.folder import Part
 from swerve.data.reading import Choices, Reading
 from swerve.settings.defaults import FEWEST_REGIMES, MOST_REGIMES
 from swerve.settings.kinds import AUTO, find
@@ -84,8 +85,8 @@ def fit(
     from swerve.cli import display, outcome
     from swerve.cli.recordings import read_recordings
     from swerve.learning.budget import parse_duration
-    from swerve.runs import claim, report
     from swerve.runs import fit as runs
+    from swerve.runs import report
     from swerve.settings.sections import Config
     from swerve.settings.text import read_toml, with_stickiness
 
@@ -101,7 +102,7 @@ def fit(
     if regimes == AUTO:
         with display.listening(config.training.steps) as hears:
             config, choice = api.settle_regimes(series, config, out=out, resume=resume, **hears)
-        report.draw_choice(out / claim.CHOOSING_FOLDER, choice)
+        report.draw_choice(out / Part.CHOOSING, choice)
         display.print_choice(choice)
     fit_series = partial(
         runs.fit,

@@ -6,6 +6,7 @@ from pathlib import Path
 from swerve.cli import display
 from swerve.cli.console import console, warn
 from swerve.data.columns import select_columns
+from swerve.data.folder import Part
 from swerve.data.trees import write_json
 from swerve.runs import report as reporting
 from swerve.runs.infer import Inferred
@@ -20,7 +21,7 @@ def keep_scores(out: Path, fitted: Run, series: Sequence[Recording], curve: Sequ
         return
     rows = {fitted.config.kind: reporting.score_run(fitted, known)}
     display.print_scores(rows, f"{len(known)} recordings with known regimes, percent")
-    write_json(out / reporting.SCORES_FILE, {"rows": rows, "frame_f1_curve": list(curve) or None})
+    write_json(out / Part.SCORES, {"rows": rows, "frame_f1_curve": list(curve) or None})
 
 
 def keep_examples(out: Path, fitted: Run, series: Sequence[Recording]) -> list[Inferred]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from swerve.data.folder import Part
 from swerve.errors import InputError
 from swerve.inference.frames import Frames, Key
 from swerve.learning import loop
@@ -64,7 +65,7 @@ def fit_system(
     prepared: Prepared,
     config: Config,
     *,
-    checkpoint: Path | None = None,
+    folder: Path | None = None,
     on_report: Callable[[Report], None] = lambda report: None,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -76,12 +77,12 @@ def fit_system(
     key = jax.random.key(config.seed)
     code, numbers = None, prepared
     if prepared.image is not None:
-        kept = None if checkpoint is None else checkpoint.with_name("code.safetensors")
+        kept = None if folder is None else folder / Part.CODE
         code = cached_code(
             kept, prepared.training, prepared.image, config, key=key, on_note=on_note, should_stop=should_stop
         )
         numbers = coded(prepared, code)
-    seeds = None if checkpoint is None else checkpoint.with_name("seeds.npz")
+    seeds = None if folder is None else folder / Part.SEEDS
     made = make_restarts(numbers, config, key=key, cache=seeds)
     if not made.judged:
         on_note("single frames break a law that holds otherwise: regimes count these events")
@@ -96,7 +97,7 @@ def fit_system(
         made.restarts,
         TrainingData(training, made.leads, prepared.goes_on),
         validation,
-        checkpoint=checkpoint,
+        checkpoint=None if folder is None else folder / Part.TRAINING,
         on_report=lambda report: on_report(dataclasses.replace(report, system=seeing(report.system))),
         should_stop=should_stop,
     )

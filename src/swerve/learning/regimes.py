@@ -19,6 +19,7 @@ from swerve.choosing.regimes import Choice, Evidence, Restarts, agreed_by, decid
 from swerve.choosing.rule import FEWEST_WINDOWS, paired_change
 from swerve.choosing.trust import AGREE
 from swerve.choosing.use import used
+from swerve.data.folder import Part
 from swerve.data.trees import digest_of, read_json, write_json
 from swerve.data.windows import cut, splits_by_recording
 from swerve.errors import InputError
@@ -39,7 +40,6 @@ from swerve.types import Recording
 CLEAR_GAIN = 0.05  # nats per frame on held-out windows from which one regime more is worth a word
 PIECES, FOLDS = 40, 4  # parts of recordings, and how many times some of them are held out
 SHORTEST_PIECE = 20  # frames
-SEARCH_FILE, CHOICE_FILE = "search.json", "choice.json"
 
 
 def choose_regimes(
@@ -62,7 +62,7 @@ def choose_regimes(
             "Choosing the number of regimes reads numbers, and these recordings are video: give --regimes."
         )
     tried = range(first, last + 1)
-    kept = None if out is None else out / CHOICE_FILE
+    kept = None if out is None else out / Part.CHOICE
     if out is not None:
         _claim(out, prepared, config, tried)
     if kept is not None and kept.is_file():
@@ -145,7 +145,7 @@ def _claim(out: Path, prepared: Prepared, config: Config, tried: Sequence[int]) 
     """Marks the folder as this search's, or checks that it already is."""
     settings = {"config": json.loads(json.dumps(as_dict(config))), "tried": list(tried)}
     settings["data"] = digest_of((prepared.training, prepared.validation), repr(prepared.columns))
-    path = out / SEARCH_FILE
+    path = out / Part.SEARCH
     if path.is_file():
         if read_json(path) != settings:
             raise InputError(f"{out} holds a search with other recordings or settings: choose another --out.")
@@ -181,7 +181,7 @@ def train_all(
     made, first_lead = [], 0
     for number, source in enumerate(sources):
         on_note("fitting AR-HMMs that guide")
-        cache = None if out is None else out / f"seeds-{number}.npz"
+        cache = None if out is None else out / Part.SEEDS.of(number)
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         one = make_restarts(source, whole, key=key, cache=cache, allowed=allowed)
         restarts = one.restarts._replace(guide=one.restarts.guide + first_lead, source=one.restarts.source + number)
@@ -197,7 +197,7 @@ def train_all(
         restarts,
         TrainingData(training, leads),
         validation,
-        checkpoint=None if out is None else out / f"{config.kind}.safetensors",
+        checkpoint=None if out is None else out / Part.TRAINING.of(config.kind),
         on_report=on_report,
         should_stop=should_stop,
     )

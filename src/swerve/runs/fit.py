@@ -12,7 +12,9 @@ import numpy as np
 from swerve.choosing import kinds as selection
 from swerve.choosing import trust
 from swerve.choosing.trust import Trust
+from swerve.data import folder as claim
 from swerve.data import tables
+from swerve.data.folder import Part
 from swerve.data.reading import Reading
 from swerve.data.trees import digest_of
 from swerve.data.windows import cut
@@ -25,17 +27,14 @@ from swerve.learning.regimes import too_few
 from swerve.learning.restarts import count, pick, stack
 from swerve.learning.step import evaluate
 from swerve.models.model import maker_of
-from swerve.runs import claim
 from swerve.runs.alignment import align
 from swerve.runs.loading import load, load_names
-from swerve.runs.run import MODEL_FILE, Others, Run, with_model
+from swerve.runs.run import Others, Run, with_model
 from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import expected_duration, with_kind
 from swerve.types import Recording
 
-CHECKPOINT_FILE = "training.safetensors"
-CANDIDATES_FOLDER = "candidates"  # the models that `auto` chooses from
 LOOK_FRAMES = 10_000  # that restarts are compared on
 LOOK_VALUES = 2_000_000  # of all channels
 ALIGNED_FRAMES = 200_000  # that are enough to tell which regime is which
@@ -118,7 +117,7 @@ def _fit_one(prepared: Prepared, config: Config, out: Path | None, hears: _Hears
     trained = fit_system(
         prepared,
         config,
-        checkpoint=None if out is None else out / CHECKPOINT_FILE,
+        folder=out,
         on_report=report,
         on_note=hears.on_note,
         should_stop=lambda: hears.should_stop() or hears.time_is_up(),
@@ -172,7 +171,7 @@ def _fit_best(prepared: Prepared, config: Config, out: Path | None, hears: _Hear
         )
     runs, windows, seconds, failed = {}, {}, {}, None
     for kind in kinds.CANDIDATES:
-        folder = None if out is None else out / CANDIDATES_FOLDER / kind
+        folder = None if out is None else out / Part.CANDIDATES / kind
         began = time.perf_counter()
         try:
             runs[kind] = _candidate(prepared, with_kind(config, kind), folder, hears)
@@ -201,7 +200,7 @@ def _candidate(prepared: Prepared, config: Config, folder: Path | None, hears: _
     """Fitted now, or by the run that is resumed."""
     if folder is None:
         return _fit_one(prepared, config, None, hears)
-    if (folder / MODEL_FILE).is_file():
+    if (folder / Part.MODEL).is_file():
         kept = load(folder)
         if kept.finished:
             return kept

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from swerve.choosing.trust import Trust
+from swerve.data.folder import Part
 from swerve.data.reading import Reading
 from swerve.data.trees import load_about, load_tree, read_json
 from swerve.data.windows import Standardizer
@@ -19,7 +20,7 @@ from swerve.learning.loop import History
 from swerve.models.model import Model, Shape, maker_of
 from swerve.runs.alignment import Alignment
 from swerve.runs.names import GivenNames
-from swerve.runs.run import HISTORY_FILE, MODEL_FILE, REGIMES_FILE, RESTARTS_FILE, TRUST_FILE, Others, Run
+from swerve.runs.run import Others, Run
 from swerve.settings.sections import Config
 from swerve.settings.text import from_dict
 from swerve.views.codes import ImageCode
@@ -30,22 +31,22 @@ def load(folder: str | Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"There is no run folder {folder}.")
-    path = folder / MODEL_FILE
+    path = folder / Part.MODEL
     if not path.is_file():
-        raise InputError(f"{folder} holds no finished model ({MODEL_FILE} is missing); finish it with --resume.")
+        raise InputError(f"{folder} holds no finished model ({Part.MODEL} is missing); finish it with --resume.")
     about = load_about(path)
     if "config" not in about:
         raise InputError(f"{path} is not a model file.")
     config = from_dict(about["config"])
     model, _ = load_tree(path, blank_model(config, about))
     history = None
-    if (folder / HISTORY_FILE).is_file():
-        stored = read_json(folder / HISTORY_FILE)
+    if (folder / Part.HISTORY).is_file():
+        stored = read_json(folder / Part.HISTORY)
         if not isinstance(stored, dict):
-            raise InputError(f"{folder / HISTORY_FILE} is damaged: it should hold how training went.")
+            raise InputError(f"{folder / Part.HISTORY} is damaged: it should hold how training went.")
         history = History(**{f.name: stored[f.name] for f in dataclasses.fields(History) if f.name in stored})
     names, aligned = load_names(folder)
-    trusted = folder / TRUST_FILE
+    trusted = folder / Part.TRUST
     return Run(
         config=config,
         model=jax.tree.map(jnp.asarray, model),
@@ -71,7 +72,7 @@ def load(folder: str | Path) -> Run:
 
 
 def _load_others(folder: Path, blank: Any) -> Others | None:
-    path = folder / RESTARTS_FILE
+    path = folder / Part.RESTARTS
     if not path.is_file():
         return None
     restarts = load_about(path)["restarts"]
@@ -82,7 +83,7 @@ def _load_others(folder: Path, blank: Any) -> Others | None:
 
 def load_names(folder: Path) -> tuple[GivenNames, Alignment | None]:
     """What regimes are called and whose numbers they have, where a run says so."""
-    path = folder / REGIMES_FILE
+    path = folder / Part.REGIMES
     if not path.is_file():
         return (), None
     stored = read_json(path)

@@ -18,6 +18,7 @@ from swerve.choosing.regimes import Choice
 from swerve.choosing.scores import regimes_that_occur, score
 from swerve.data.atomic import whole_folder
 from swerve.data.columns import select_columns
+from swerve.data.folder import Part
 from swerve.data.reading import reading_options
 from swerve.data.trees import read_arrays, read_json, write_atomically
 from swerve.errors import InputError
@@ -31,9 +32,6 @@ from swerve.runs.run import Run
 from swerve.settings.text import expected_duration, to_options, to_toml
 from swerve.types import Recording, Skeleton
 
-EXAMPLES_FILE = "examples.npz"
-SCORES_FILE = "scores.json"
-CHOICE_PICTURE = "choice.png"
 EXAMPLES = 6
 EXAMPLE_FRAMES = 5000
 CURVE_RECORDINGS = 200
@@ -69,7 +67,7 @@ def score_run(run: Run, series: Sequence[Recording], **options: Any) -> dict[str
 
 def load_scores(folder: Path) -> tuple[dict[str, dict[str, float]] | None, list[float] | None]:
     """The rows of scores and the curve that a run with known truth keeps; None where there are none."""
-    path = folder / SCORES_FILE
+    path = folder / Part.SCORES
     stored = read_json(path) if path.is_file() else {}
     try:
         rows, curve = stored.get("rows"), stored.get("frame_f1_curve")
@@ -105,12 +103,12 @@ def save_examples(folder: Path, series: Sequence[Recording], inferred: Sequence[
             arrays[f"{i}.skeleton"] = np.array(json.dumps(asdict(one.skeleton)))
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
-    write_atomically(folder / EXAMPLES_FILE, content.getvalue())
+    write_atomically(folder / Part.EXAMPLES, content.getvalue())
 
 
 def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Recording], list[Inferred]]:
     """The inverse of saving them; of a long recording, its beginning."""
-    path = folder / EXAMPLES_FILE
+    path = folder / Part.EXAMPLES
     if not path.is_file():
         raise InputError(f"{folder} has no examples to draw: name the recordings, as in swerve report RUN DATA.")
     series, inferred = [], []
@@ -137,7 +135,7 @@ def load_examples(folder: Path, columns: tuple[str, ...]) -> tuple[list[Recordin
 
 def example_lengths(folder: Path) -> list[int]:
     """Frames of the whole recordings of which examples may keep only the beginning."""
-    stored = read_arrays(folder / EXAMPLES_FILE)
+    stored = read_arrays(folder / Part.EXAMPLES)
     return [int(stored[f"{i}.length"]) for i in range(EXAMPLES) if f"{i}.length" in stored]
 
 
@@ -190,9 +188,9 @@ def write_report(
     if scores:
         table = {m: {SCORE_NAMES[k]: f"{row[k]:.1f} %" for k in SHOWN_SCORES if k in row} for m, row in scores.items()}
     with whole_folder(folder) as temporary:
-        paths = {name: figures.save(figure, temporary / "figures" / f"{name}.png") for name, _, figure in drawn}
+        paths = {name: figures.save(figure, temporary / Part.FIGURES / f"{name}.png") for name, _, figure in drawn}
         page = write_page(
-            temporary / "report.html",
+            temporary / Part.REPORT,
             title=title,
             summary=summary(run, inferred),
             warnings=warnings(run, inferred),
@@ -277,7 +275,7 @@ def draw_choice(folder: Path, choice: Choice) -> Path:
         for name, kind in (("regimes", int), ("behind", float), ("error", float), ("agreement", float))
     )
     figure = figures.choosing(regimes, behind, error, agreed, chosen=choice.regimes, threshold=trust.AGREE)
-    return figures.save(figure, folder / CHOICE_PICTURE)
+    return figures.save(figure, folder / Part.CHOICE_PICTURE)
 
 
 def as_figure_history(history: History, chosen: int, frame_f1: Sequence[float] | None) -> figures.History:

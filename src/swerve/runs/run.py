@@ -16,6 +16,7 @@ from swerve.choosing import trust
 from swerve.choosing.trust import Trust
 from swerve.data.atomic import whole_file, whole_folder
 from swerve.data.columns import names_of, select_columns
+from swerve.data.folder import Part
 from swerve.data.reading import Reading
 from swerve.data.trees import save_tree, write_json
 from swerve.data.windows import Standardizer, cut, to_frames
@@ -36,8 +37,6 @@ from swerve.settings.sections import Config
 from swerve.settings.text import as_dict
 from swerve.types import Forecast, Recording, Segmentation
 
-MODEL_FILE, HISTORY_FILE, REGIMES_FILE = "model.safetensors", "history.json", "regimes.json"
-RESTARTS_FILE, TRUST_FILE = "restarts.safetensors", "trust.json"
 LONGEST_PAST = 2000  # frames that a forecast looks back on
 
 
@@ -215,22 +214,22 @@ class Run:
     def save(self, folder: Path) -> None:
         """Writes the model and what belongs to it, all or nothing. The model comes last: it makes a run complete."""
         folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(folder / MODEL_FILE) as model, whole_folder(folder) as rest:
+        with whole_file(folder / Part.MODEL) as model, whole_folder(folder) as rest:
             save_tree(model, self.model, self._about())
             if self.history is not None:
-                write_json(rest / HISTORY_FILE, {"chosen": self.chosen, **asdict(self.history)})
+                write_json(rest / Part.HISTORY, {"chosen": self.chosen, **asdict(self.history)})
             if self.aligned is not None or any(self.given_names):
                 self.save_names(rest)
             if self.others is not None:
                 about = {"restarts": self.others.restarts, "names": self.others.names}
-                save_tree(rest / RESTARTS_FILE, self.others.models, about)
+                save_tree(rest / Part.RESTARTS, self.others.models, about)
             if self.trust is not None:
-                write_json(rest / TRUST_FILE, self.trust.as_dict())
+                write_json(rest / Part.TRUST, self.trust.as_dict())
 
     def save_names(self, folder: Path) -> None:
         """Writes the regimes' names, and the numbers they took from an older run. The model file stays as it is."""
         aligned = None if self.aligned is None else asdict(self.aligned)
-        write_json(folder / REGIMES_FILE, {"names": list(self.given_names), "aligned": aligned})
+        write_json(folder / Part.REGIMES, {"names": list(self.given_names), "aligned": aligned})
 
     def _about(self) -> dict[str, Any]:
         return {

@@ -1,10 +1,14 @@
-"""Whose a run folder is: one fit at a time, and an interrupted one goes on only with its own settings and data."""
+"""The folder of a run: what its parts are called, and whose it is. Nobody else knows a file name.
+
+One fit works in it at a time, and an interrupted one goes on only with its own settings and data.
+"""
 
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,41 @@ from swerve.errors import InputError
 from swerve.settings.sections import Config
 from swerve.settings.text import as_dict, from_dict
 
-RUN_FILE = "run.json"
-CHOOSING_FOLDER = "choosing"  # where a fit looks for the number of regimes before it begins
+
+class Part(StrEnum):
+    """The parts of a run, by the names they have in its folder."""
+
+    RUN = "run.json"
+    """What was asked for, and of which data."""
+    MODEL = "model.safetensors"
+    """It comes last: it makes a run complete."""
+    RESTARTS = "restarts.safetensors"
+    HISTORY = "history.json"
+    REGIMES = "regimes.json"
+    """Their names, and the numbers they took from an older run."""
+    TRUST = "trust.json"
+    EXAMPLES = "examples.npz"
+    SCORES = "scores.json"
+    REPORT = "report.html"
+    FIGURES = "figures"
+    SEGMENTER = "segmenter.json"
+    CANDIDATES = "candidates"
+    """The models that `auto` chooses from, each in a folder of its own."""
+    CHOOSING = "choosing"
+    """Where a fit looks for the number of regimes before it begins."""
+    SEARCH = "search.json"
+    CHOICE = "choice.json"
+    CHOICE_PICTURE = "choice.png"
+    TRAINING = "training.safetensors"
+    SEEDS = "seeds.npz"
+    CODE = "code.safetensors"
+    """What an interrupted fit goes on from."""
+
+    def of(self, name: object) -> str:
+        """The same part of one of several that share a folder."""
+        stem, dot, end = self.partition(".")
+        return f"{stem}-{name}{dot}{end}"
+
 
 Left = Mapping[str, Any]
 """What `write` said about a fit."""
@@ -36,12 +73,12 @@ def alone_in(out: Path | None, resume: bool) -> Iterator[Left | None]:
     try:
         _lock(folder, out)
         check(out, resume)  # somebody may have been quicker
-        begun = (out / RUN_FILE).is_file()
+        begun = (out / Part.RUN).is_file()
         try:
             yield _read_left(out) if begun else None
         except (InputError, MemoryError, RuntimeError):
-            if not begun and {one.name for one in out.iterdir()} <= {RUN_FILE, CHOOSING_FOLDER}:
-                (out / RUN_FILE).unlink(missing_ok=True)
+            if not begun and {one.name for one in out.iterdir()} <= {Part.RUN, Part.CHOOSING}:
+                (out / Part.RUN).unlink(missing_ok=True)
             raise
     finally:
         os.close(folder)
@@ -52,13 +89,13 @@ def alone_in(out: Path | None, resume: bool) -> Iterator[Left | None]:
 def write(out: Path, config: Config, asked: Config, data: str, align_to: str | None) -> None:
     """Marks the folder: the settings to go on with, those that were asked for, and a fingerprint of the data."""
     about = {"config": _plain(config), "asked": _plain(asked), "data": data, "align_to": align_to}
-    write_json(out / RUN_FILE, about)
+    write_json(out / Part.RUN, about)
 
 
 def _read_left(out: Path) -> Left:
-    left = read_json(out / RUN_FILE)
+    left = read_json(out / Part.RUN)
     if not isinstance(left, dict) or "config" not in left:
-        raise InputError(f"{out / RUN_FILE} is damaged: choose another --out.")
+        raise InputError(f"{out / Part.RUN} is damaged: choose another --out.")
     return left
 
 
@@ -73,13 +110,13 @@ def settings_left(out: Path, left: Left, asked: Config, data: str) -> Config:
 
 def check(out: Path, resume: bool) -> None:
     """Refuses a folder that holds another run, or anything else."""
-    if (out / RUN_FILE).is_file():
+    if (out / Part.RUN).is_file():
         if not resume:
             raise InputError(f"{out} already holds a run: choose another --out, or --resume to go on with it.")
         return
-    if resume and not (out / CHOOSING_FOLDER).is_dir():
+    if resume and not (out / Part.CHOOSING).is_dir():
         raise InputError(f"{out} holds no run to resume.")
-    if out.exists() and (not out.is_dir() or any(one.name != CHOOSING_FOLDER for one in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(one.name != Part.CHOOSING for one in out.iterdir())):
         raise InputError(f"{out} already exists and is not a run folder: choose another --out.")
 
 
@@ -95,3 +132,14 @@ def _lock(folder: int, out: Path) -> None:
 def _plain(config: Config) -> dict[str, Any]:
     """As it comes back from JSON."""
     return json.loads(json.dumps(as_dict(config)))
+
+
+def clear(out: Path) -> None:
+    """Takes away all that a run has left, and nothing else."""
+    for part in Part:
+        if part not in (Part.FIGURES, Part.CANDIDATES, Part.CHOOSING):
+            (out / part).unlink(missing_ok=True)
+    for picture in (out / Part.FIGURES).glob("*.png"):
+        picture.unlink()
+    if (out / Part.FIGURES).is_dir():
+        (out / Part.FIGURES).rmdir()
