@@ -175,7 +175,10 @@ def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_
     labels = np.zeros((10, 40), np.int32)
     calm, restless = labels.copy(), labels.copy()
     calm[:, 20:] = restless[:, 1::2] = 1
-    found = [seeds.Candidate(None, 0.0, 1, 0, calm), seeds.Candidate(None, lead_of_the_restless, 2, 0, restless)]
+    found = [
+        seeds.Candidate(None, np.zeros(len(calm)), 1, 0, calm),
+        seeds.Candidate(None, lead_of_the_restless * np.sum(restless >= 0, axis=1), 2, 0, restless),
+    ]
     asked = []
     monkeypatch.setattr(seeds, "fit_candidates", lambda *_, **__: SimpleNamespace(candidates=found))
     monkeypatch.setattr(seeds, "fit_stages", lambda *_, **__: asked.append(True))

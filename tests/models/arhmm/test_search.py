@@ -25,7 +25,8 @@ from swerve_lab.boards import bouncing_ball, dubins
 
 
 def candidate(lags, held_out, labels):
-    return Candidate(None, held_out, lags, 0, np.asarray(labels))
+    """One with this likelihood per frame."""
+    return Candidate(None, held_out * np.sum(np.asarray(labels) >= 0, axis=1), lags, 0, np.asarray(labels))
 
 
 LONG = np.repeat([[0, 1, 0, 1]], 25, axis=1)
@@ -93,7 +94,7 @@ def test_a_regime_that_hardly_occurs_says_nothing_about_lags():
 def test_lags_that_straddle_do_not_decide_whether_bending_pays():
     straight, bent = candidate(1, 3.0, LONG), candidate(1, 4.5, LONG)._replace(features=20)
     assert simplest_that_pays([candidate(8, 5.0, SHORT), straight, bent])[0] is bent
-    bent = bent._replace(held_out=3.0)
+    bent = candidate(1, 3.0, LONG)._replace(features=20)
     assert simplest_that_pays([candidate(8, 5.0, SHORT)._replace(features=20), straight, bent])[0] is straight
 
 
