@@ -46,6 +46,17 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
 
 
+def test_the_fewest_lags_come_first_that_windows_can_not_tell_from_the_best():
+    long = np.tile(LONG, (16, 1))
+    waver = np.where(np.arange(16) % 2, 1.0, -1.0) * long.shape[1]
+    one, two, four = candidate(1, 2.9, long), candidate(2, 2.95, long), candidate(4, 3.0, long)
+    uncertain = two._replace(windows=two.windows + waver)
+    assert [one.lags for one in most_trustworthy_first([one, two, four])] == [4, 2, 1]
+    assert [one.lags for one in most_trustworthy_first([one, uncertain, four])] == [2, 4, 1]
+    short = candidate(8, 3.5, np.tile(SHORT, (16, 1)))
+    assert [one.lags for one in most_trustworthy_first([short, one, uncertain, four])] == [2, 4, 1, 8]
+
+
 def test_restarts_agree_whatever_they_call_their_regimes():
     two, four = (
         [candidate(2, 1.0, LONG), candidate(2, 1.5, 1 - LONG)],

@@ -183,16 +183,24 @@ def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candi
 
 
 def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
-    """By held-out likelihood, but lags whose best fit has a regime that straddles come last (docs/decisions/0013).
+    """First the fewest lags that held-out windows can not tell from the best, then the others by their likelihood.
 
     Many lags average noise away. But after a switch they reach back into the regime before it, and a regime that
-    serves only such windows predicts well and segments badly.
+    serves only such windows predicts well and segments badly: lags whose best fit has one come last, set no mark, and
+    are chosen only where all have (docs/decisions/0013). Errors alone decide.
     """
 
     def doubts(group: list[Candidate]) -> tuple[bool, float]:
         return (True, float(group[0].lags)) if straddles(group) else (False, -group[0].held_out)
 
-    return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
+    groups = sorted(_by_lags(candidates), key=doubts)
+    sound = [group for group in groups if not straddles(group)]
+    if sound:
+        verdict = simplest(
+            [group[0].windows for group in sound], sound[0][0].frames, order=[group[0].lags for group in sound]
+        )
+        groups.insert(0, groups.pop(verdict.chosen))
+    return [one for group in groups for one in group]
 
 
 def agreement(group: list[Candidate]) -> float:
