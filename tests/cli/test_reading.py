@@ -50,7 +50,7 @@ def test_python_reads_like_the_command_line(walks):
     fitted = runs.load(walks / "run")
     (from_frame,), (from_file,) = api.segment(fitted, frame), api.segment(walks / "run", walks / "today.csv")
     np.testing.assert_array_equal(from_frame.labels, from_file.labels)
-    assert len(from_file.labels) == 120
+    assert len(from_file.labels) == 240
 
 
 def test_a_file_that_is_not_there(refuse, tmp_path):

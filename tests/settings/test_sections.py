@@ -1,7 +1,7 @@
 """Settings from the command line, from TOML and from a saved run; wrong ones are refused by name."""
 
 import json
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import get_args, get_type_hints
 
 import pytest
@@ -10,7 +10,7 @@ from swerve import api
 from swerve.errors import InputError
 from swerve.settings.recipes import RECIPES, with_recipe
 from swerve.settings.sections import Config, ModelConfig, RungConfig, TrainingConfig, Variant
-from swerve.settings.text import from_dict, read_toml, to_options, to_toml, with_kind, with_setting
+from swerve.settings.text import as_dict, from_dict, read_toml, to_options, to_toml, with_kind, with_setting
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ ODD = Config(
 
 def test_a_toml_file_holds_a_whole_config(tmp_path):
     path = tmp_path / "odd.toml"
-    path.write_text("\n".join(f"{name} = {as_toml(value)}" for name, value in asdict(ODD).items()))
+    path.write_text("\n".join(f"{name} = {as_toml(value)}" for name, value in as_dict(ODD).items()))
     assert read_toml(path, Config()) == ODD
 
 
@@ -129,9 +129,9 @@ def test_a_toml_file_that_is_not_there_or_not_text_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("config", [Config(), ODD, with_recipe(Config(), "paper")], ids=["default", "odd", "paper"])
 def test_from_dict_is_the_inverse_of_asdict(config):
-    assert from_dict(asdict(config)) == config
-    assert from_dict(json.loads(json.dumps(asdict(config)))) == config
-    assert is_dataclass(from_dict(asdict(config)).recipe.variants[0])
+    assert from_dict(as_dict(config)) == config
+    assert from_dict(json.loads(json.dumps(as_dict(config)))) == config
+    assert is_dataclass(from_dict(as_dict(config)).recipe.variants[0])
 
 
 @pytest.mark.parametrize("name", [*RECIPES])

@@ -9,7 +9,6 @@ import typer
 
 from swerve.cli.console import console, note
 from swerve.cli.reading import Data, takes_reading
-from swerve.data.folder import Part
 from swerve.data.reading import Choices, Reading
 from swerve.settings.defaults import FEWEST_REGIMES, MOST_REGIMES
 from swerve.settings.kinds import AUTO, find
@@ -84,6 +83,7 @@ def fit(
     from swerve import api
     from swerve.cli import display, outcome
     from swerve.cli.recordings import read_recordings
+    from swerve.data.folder import Part
     from swerve.learning.budget import parse_duration
     from swerve.runs import fit as runs
     from swerve.runs import report

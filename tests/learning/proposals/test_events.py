@@ -170,9 +170,12 @@ def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_
     labels = np.zeros((10, 40), np.int32)
     calm, restless = labels.copy(), labels.copy()
     calm[:, 20:] = restless[:, 1::2] = 1
-    found = [Candidate(None, 0.0, 1, 0, calm), Candidate(None, lead_of_the_restless, 2, 0, restless)]
+    found = [
+        Candidate(None, np.zeros(len(calm)), 1, 0, calm),
+        Candidate(None, lead_of_the_restless * np.sum(restless >= 0, axis=1), 2, 0, restless),
+    ]
     asked = []
-    nothing = Candidate(None, np.nan, 1, 0, labels)
+    nothing = Candidate(None, np.full(len(labels), np.nan), 1, 0, labels)
     monkeypatch.setattr(events, "fit_from_guess", lambda *_, **__: asked.append(True) or nothing)
     seen = np.ones((10, 40, 1), bool)
     frames = Frames(np.ones(seen.shape), seen, seen[..., 0], np.ones((10, 40, 0)))

@@ -23,7 +23,8 @@ from swerve_lab.boards import bouncing_ball, dubins
 
 
 def candidate(lags, held_out, labels):
-    return Candidate(None, held_out, lags, 0, np.asarray(labels))
+    """One with this likelihood per frame."""
+    return Candidate(None, held_out * np.sum(np.asarray(labels) >= 0, axis=1), lags, 0, np.asarray(labels))
 
 
 LONG = np.repeat([[0, 1, 0, 1]], 25, axis=1)
@@ -41,6 +42,17 @@ def test_the_likelihood_decides_but_lags_that_straddle_switches_come_last():
     four, eight = [candidate(4, 3.5, BRIEF)], [candidate(8, 3.0, SHORT), candidate(8, 2.9, LONG)]
     ranked = most_trustworthy_first(eight + four + one + two)
     assert [(one.lags, one.held_out) for one in ranked] == [(2, 2), (2, 1.5), (1, 1), (4, 3.5), (8, 3), (8, 2.9)]
+
+
+def test_the_fewest_lags_come_first_that_windows_can_not_tell_from_the_best():
+    long = np.tile(LONG, (16, 1))
+    waver = np.where(np.arange(16) % 2, 1.0, -1.0) * long.shape[1]
+    one, two, four = candidate(1, 2.9, long), candidate(2, 2.95, long), candidate(4, 3.0, long)
+    uncertain = two._replace(windows=two.windows + waver)
+    assert [one.lags for one in most_trustworthy_first([one, two, four])] == [4, 2, 1]
+    assert [one.lags for one in most_trustworthy_first([one, uncertain, four])] == [2, 4, 1]
+    short = candidate(8, 3.5, np.tile(SHORT, (16, 1)))
+    assert [one.lags for one in most_trustworthy_first([short, one, uncertain, four])] == [2, 4, 1, 8]
 
 
 def test_restarts_agree_whatever_they_call_their_regimes():
@@ -74,7 +86,7 @@ def test_a_regime_that_hardly_occurs_says_nothing_about_lags():
 def test_lags_that_straddle_do_not_decide_whether_bending_pays():
     straight, bent = candidate(1, 3.0, LONG), candidate(1, 4.5, LONG)._replace(features=20)
     assert simplest_that_pays([candidate(8, 5.0, SHORT), straight, bent])[0] is bent
-    bent = bent._replace(held_out=3.0)
+    bent = candidate(1, 3.0, LONG)._replace(features=20)
     assert simplest_that_pays([candidate(8, 5.0, SHORT)._replace(features=20), straight, bent])[0] is straight
 
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from swerve import api
+from swerve.choosing.rule import WORTH
 from swerve.choosing.scores import score
 from swerve.data.windows import to_frames
 from swerve.learning.fit import fit_by_search
 from swerve.learning.preparation import prepare
 from swerve.models import arhmm
-from swerve.models.arhmm.search import WORTH_BENDING, Candidate, simplest_that_pays
+from swerve.models.arhmm.search import Candidate, random_walk, simplest_that_pays
 from swerve.models.arhmm.waves import fit_waves
 from swerve.settings.sections import Config
 from swerve.settings.text import with_setting
+from swerve.types import Series
 from swerve_lab.boards import catalog as boards
 
 
@@ -62,14 +64,32 @@ def test_curved_regimes_are_found_where_straight_ones_fail():
     assert accuracy[0] < 90
 
 
-@pytest.mark.parametrize(("gain", "features"), [(0.5 * WORTH_BENDING, 0), (2 * WORTH_BENDING, 20)])
-def test_bending_must_pay(gain, features):
-    labels = np.repeat([[0, 1]], 20, axis=1)
-    straight, bent = Candidate(None, 1.0, 1, 0, labels), Candidate(None, 1.0 + gain, 1, 20, labels)
-    worse = Candidate(None, 0.5, 2, features, labels)
-    assert simplest_that_pays([worse, bent, straight])[0].features == features
-    assert any(one is worse for one in simplest_that_pays([worse, bent, straight]))
+@pytest.mark.parametrize("windows", [1, 16])
+@pytest.mark.parametrize(("gain", "features"), [(0.9 * WORTH, 0), (1.2 * WORTH, 20)])
+def test_bending_must_pay(gain, features, windows):
+    """A share of what all gain over a random walk."""
+    labels = np.tile(np.repeat([[0, 1]], 20, axis=1), (windows, 1))
+    each, walk = np.full(windows, 40.0), np.zeros(windows)
+    straight, bent = Candidate(None, each, 1, 0, labels), Candidate(None, (1 + gain) * each, 1, 20, labels)
+    worse = Candidate(None, 0.5 * each, 2, features, labels)
+    assert simplest_that_pays([worse, bent, straight], walk)[0].features == features
+    assert any(one is worse for one in simplest_that_pays([worse, bent, straight], walk))
+    assert simplest_that_pays([worse, bent, straight])[0] is bent, "a sure gain"
     assert simplest_that_pays([]) == []
+
+
+def test_a_random_walk_is_told_by_the_steps_of_the_training_windows():
+    rng = np.random.default_rng(0)
+    walks = [np.cumsum(rng.normal(size=(50, 2)) * [0.5, 2.0], axis=0) for _ in range(40)]
+    walks[3][20:30, 0] = np.nan
+    training, validation = (
+        jax.tree.map(jnp.asarray, to_frames([Series(one) for one in some], length=60))
+        for some in (walks[8:], walks[:8])
+    )
+    entropy = 0.5 * np.log(2 * np.pi * np.e * np.array([0.25, 4.0])).sum()
+    found = random_walk(training, validation)
+    assert found.shape == (8,)
+    assert found.sum() / np.asarray(validation.valid).sum() == pytest.approx(-entropy, rel=0.05)
 
 
 @pytest.mark.slow

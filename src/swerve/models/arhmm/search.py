@@ -7,10 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from sklearn.metrics import adjusted_rand_score
 
 from swerve.choosing.consensus import consensus
+from swerve.choosing.rule import simplest
 from swerve.choosing.use import in_use
 from swerve.inference.frames import Frames, Key
 from swerve.models import arhmm
@@ -18,7 +19,6 @@ from swerve.models.arhmm import ArHmm, ArHmmOptions, Covariance
 from swerve.settings.sections import ArHmmConfig
 
 VARIANCE_FLOOR = 1e-4  # of standardised data, the same for every fit
-WORTH_BENDING = 0.02  # nats per frame that nonlinear regimes must gain on held-out data over linear ones
 MORE_BENDING = 2  # more rounds of restarts where they do
 WIDEST = 128  # numbers that a regime may read: more lags of more channels cost more than they tell
 MOST_JOINT = 30  # channels that are asked whether they err together: with more, heavy tails alone look like it
@@ -31,12 +31,22 @@ class Candidate(NamedTuple):
     """One AR-HMM and how well it predicts what it was not fitted to."""
 
     model: ArHmm
-    held_out: float
-    """In nats per frame, with gaps bridged: without gaps, the likelihood."""
+    windows: Float[np.ndarray, " N"]
+    """Of every held-out window, in nats, with gaps bridged: without gaps, the likelihood."""
     lags: int
     features: int
     labels: Int[np.ndarray, "N T"]
     """Of the held-out windows; -1 where there is no frame."""
+
+    @property
+    def frames(self) -> Int[np.ndarray, " N"]:
+        """Of every held-out window."""
+        return np.sum(self.labels >= 0, axis=1)
+
+    @property
+    def held_out(self) -> float:
+        """In nats per frame."""
+        return float(self.windows.sum() / self.frames.sum())
 
 
 class Fits(NamedTuple):
@@ -99,11 +109,12 @@ def _candidates(
     for features in sorted(config.features):
         promising = _best_lags(most_trustworthy_first(candidates)) or lags_to_try(config, training)
         fit_all([lags for lags in promising if lags or not features], features, key)
-    best = simplest_that_pays(candidates)
+    reference = random_walk(training, validation)
+    best = simplest_that_pays(candidates, reference)
     for extra in range(MORE_BENDING if best and best[0].features else 0):
         again = jax.random.fold_in(key, 1000 + extra)
         fit_all(_best_lags(most_trustworthy_first(best)), best[0].features, again)
-    return simplest_that_pays(candidates)
+    return simplest_that_pays(candidates, reference)
 
 
 def affordable_lags(config: ArHmmConfig, channels: int) -> list[int]:
@@ -157,21 +168,29 @@ def _options(config: ArHmmConfig, regimes: int, lags: int, features: int, *, cha
 
 
 def _judged(model: ArHmm, validation: Frames, lags: int, features: int) -> Candidate:
-    held_out = float(_held_out_bridged(model, validation))
-    return Candidate(model, held_out, lags, features, labels_of(model, validation))
+    windows = np.asarray(_bridged_windows(model, validation), float)
+    return Candidate(model, windows, lags, features, labels_of(model, validation))
 
 
 def most_trustworthy_first(candidates: list[Candidate]) -> list[Candidate]:
-    """By held-out likelihood, but lags whose best fit has a regime that straddles come last (docs/decisions/0013).
+    """First the fewest lags that held-out windows can not tell from the best, then the others by their likelihood.
 
     Many lags average noise away. But after a switch they reach back into the regime before it, and a regime that
-    serves only such windows predicts well and segments badly.
+    serves only such windows predicts well and segments badly: lags whose best fit has one come last, set no mark, and
+    are chosen only where all have (docs/decisions/0013). Errors alone decide.
     """
 
     def doubts(group: list[Candidate]) -> tuple[bool, float]:
         return (True, float(group[0].lags)) if straddles(group) else (False, -group[0].held_out)
 
-    return [one for group in sorted(_by_lags(candidates), key=doubts) for one in group]
+    groups = sorted(_by_lags(candidates), key=doubts)
+    sound = [group for group in groups if not straddles(group)]
+    if sound:
+        verdict = simplest(
+            [group[0].windows for group in sound], sound[0][0].frames, order=[group[0].lags for group in sound]
+        )
+        groups.insert(0, groups.pop(verdict.chosen))
+    return [one for group in groups for one in group]
 
 
 def agreement(group: list[Candidate]) -> float:
@@ -202,15 +221,21 @@ def shortest_regime(labels: Int[np.ndarray, "N T"]) -> float:
     return min(durations, default=np.inf)
 
 
-def simplest_that_pays(candidates: list[Candidate]) -> list[Candidate]:
-    """Those with the fewest features whose best is within WORTH_BENDING of the best of all, the best first.
+def simplest_that_pays(
+    candidates: list[Candidate], reference: Float[np.ndarray, " N"] | None = None
+) -> list[Candidate]:
+    """Those with the fewest features that held-out windows can not tell from the best, the most trustworthy first.
 
     Regimes that bend can follow a bounce that straight ones call a switch, for a gain too small to believe in.
     """
     groups = _by_lags(candidates)
     bests = [group[0] for group in groups if not straddles(group)] or [group[0] for group in groups]
-    enough = max((one.held_out for one in bests), default=0.0) - WORTH_BENDING
-    fewest = min((one.features for one in bests if one.held_out >= enough), default=0)
+    if not bests:
+        return []
+    verdict = simplest(
+        [one.windows for one in bests], bests[0].frames, reference, order=[one.features for one in bests]
+    )
+    fewest = bests[verdict.chosen].features
     return most_trustworthy_first([one for one in candidates if one.features == fewest])
 
 
@@ -260,12 +285,27 @@ def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
 
 
 @jax.jit
-def _held_out_bridged(model: ArHmm, frames: Frames) -> Float[Array, ""]:
-    """In nats per frame, were all observed values to tell as much as those that do."""
-    total = jax.vmap(lambda one: arhmm.bridged_likelihood(model, one))(frames).sum()
+def _bridged_windows(model: ArHmm, frames: Frames) -> Float[Array, " N"]:
+    """Of every window in nats, were all observed values to tell as much as those that do."""
+    windows = jax.vmap(lambda one: arhmm.bridged_likelihood(model, one))(frames)
     told = jax.vmap(lambda one: arhmm.bridged(one, model.start_mean, model.lags).tells)(frames).at[:, 0].set(True)
     observed = frames.observed & frames.valid[..., None]
-    return total / frames.valid.sum() * observed.sum() / jnp.maximum((told & observed).sum(), 1)
+    return windows * observed.sum() / jnp.maximum((told & observed).sum(), 1)
+
+
+def random_walk(training: Frames, validation: Frames) -> Float[np.ndarray, " N"]:
+    """What gains are counted from: log p of every held-out window, were x_t = x_{t-1} + e_t in every channel."""
+
+    def steps(frames: Frames) -> tuple[Float[np.ndarray, "N t D"], Bool[np.ndarray, "N t D"]]:
+        x, seen = np.asarray(frames.x, float), np.asarray(frames.observed & frames.valid[..., None])
+        both = seen[:, 1:] & seen[:, :-1]
+        return np.where(both, np.diff(x, axis=1), 0.0), both
+
+    (step, both), (unseen, told) = steps(training), steps(validation)
+    variance = np.sum(step**2, axis=(0, 1)) / np.maximum(both.sum(axis=(0, 1)), 1) + VARIANCE_FLOOR
+    densities = np.where(told, unseen**2 / variance + np.log(2 * np.pi * variance), 0.0)
+    observed = np.sum(np.asarray(validation.observed & validation.valid[..., None]))
+    return -0.5 * densities.sum(axis=(1, 2)) * observed / max(told.sum(), 1)
 
 
 @jax.jit
