@@ -14,8 +14,8 @@ ROOMS = {
     "settings": (("errors",), "a wrong name is refused; read without JAX, before any model is"),
     "inference": (("types", "errors"), "arrays in, arrays out: knows no model, file or setting"),
     "data": (
-        ("types", "errors", "inference"),
-        "windows are cut as the frames that inference sums over; knows no model",
+        ("types", "errors", "settings", "inference"),
+        "windows are cut as the frames that inference sums over, a run's folder keeps settings; knows no model",
     ),
     "choosing": (
         ("types", "errors", "settings", "inference", "data"),
