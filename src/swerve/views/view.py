@@ -65,6 +65,7 @@ def register(name: str, home: str) -> None:
 
 register(RAW, "swerve.views.raw:Raw")
 register("egocentric", "swerve.views.egocentric:Egocentric")
+register("codes", "swerve.views.codes:Codes")
 
 
 def find(name: str) -> type[View]:
