@@ -29,6 +29,7 @@ from swerve.settings.recipes import with_recipe
 from swerve.settings.sections import Config
 from swerve.settings.text import with_kind, with_setting, with_stickiness
 from swerve.types import Recording, Segmentation
+from swerve.views.view import seen
 
 AUTO = kinds.AUTO
 load = loading.load
@@ -183,7 +184,7 @@ def to_series(data: Any, reading: Reading | None = None, **choices: Unpack[Choic
         return _without_columns(data, reading, choices)
     for note in tables.notes(series):
         warnings.warn(note, stacklevel=3)
-    return series
+    return seen(series, reading)
 
 
 def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Recording]:
@@ -192,7 +193,7 @@ def _without_columns(data: Any, reading: Reading, choices: Choices) -> list[Reco
     named = [name for name, value in choices.items() if value and name not in ("skip", "every")]
     if named:
         raise InputError(f"Only files and data frames have columns to name: {named[0]} means nothing here.")
-    return series if _is_series(data) else tables.resampled(series, reading)
+    return series if _is_series(data) else seen(tables.resampled(series, reading), reading)
 
 
 def _is_series(data: Any) -> bool:

@@ -7,6 +7,7 @@ from PIL import Image
 from swerve.data import tables
 from swerve.data.reading import Reading
 from swerve.errors import InputError
+from swerve.views.view import seen
 
 WALK = """HIERARCHY
 ROOT Hips
@@ -38,14 +39,19 @@ def folder(tmp_path):
     return tmp_path
 
 
-def refusal(paths, reading: Reading | None = None) -> str:
+def read(paths, **choices):
+    reading = Reading(**choices)
+    return seen(tables.read(paths, reading), reading)
+
+
+def refusal(paths, **choices) -> str:
     with pytest.raises(InputError) as caught:
-        tables.read(paths, reading)
+        read(paths, **choices)
     return str(caught.value)
 
 
 def test_skeleton_files_of_a_folder_with_frames_left_out(folder):
-    first, second = tables.read(folder, Reading(skip=1, every=2))
+    first, second = read(folder, skip=1, every=2)
     assert (first.name, second.name) == ("a", "b") and first.skeleton == second.skeleton
     np.testing.assert_allclose(first.times, [0.5, 1.5, 2.5, 3.5])
     np.testing.assert_allclose(first.x[:, 2], [2, 6, 10, 14])
@@ -53,24 +59,23 @@ def test_skeleton_files_of_a_folder_with_frames_left_out(folder):
 
 
 def test_alignment_comes_after_frames_are_left_out_and_before_columns_are_chosen(folder):
-    (seen,) = tables.read(folder / "a.bvh", Reading(every=2, egocentric=True))
-    np.testing.assert_allclose(seen.x[1:, seen.columns.index("body.turning")], np.radians(20))  # in one second
-    assert seen.columns[-4:] == ("body.forward", "body.sideways", "body.vertical", "body.turning")
-    chosen = Reading(egocentric=True, columns=("body.turning", "LeftUpLeg.x"))
-    (few,) = tables.read(folder / "a.bvh", chosen)
+    (turned,) = read(folder / "a.bvh", every=2, egocentric=True)
+    np.testing.assert_allclose(turned.x[1:, turned.columns.index("body.turning")], np.radians(20))  # in one second
+    assert turned.columns[-4:] == ("body.forward", "body.sideways", "body.vertical", "body.turning")
+    (few,) = read(folder / "a.bvh", egocentric=True, columns=("body.turning", "LeftUpLeg.x"))
     assert few.columns == ("body.turning", "LeftUpLeg.x") and np.allclose(few.x[1:], [np.radians(20), 1])
-    (hips,) = tables.read(folder / "a.bvh", Reading(columns=("Hips.z",)))
+    (hips,) = read(folder / "a.bvh", columns=("Hips.z",))
     assert hips.columns == ("Hips.z",)
 
 
 def test_a_trackers_table_just_works(tmp_path):
     (tmp_path / "mouse.csv").write_text(MOUSE)
-    (mouse,) = tables.read(tmp_path / "mouse.csv")
+    (mouse,) = read(tmp_path / "mouse.csv")
     assert mouse.columns == ("nose.x", "nose.y", "tail.x", "tail.y") and np.isnan(mouse.x[2, 0])
-    (trusting,) = tables.read(tmp_path / "mouse.csv", Reading(least_likelihood=0))
+    (trusting,) = read(tmp_path / "mouse.csv", least_likelihood=0)
     assert trusting.x[2, 0] == 3
-    (seen,) = tables.read(tmp_path / "mouse.csv", Reading(egocentric=True))
-    np.testing.assert_allclose(seen.x[[1, 4, 5], -3], 1)
+    (turned,) = read(tmp_path / "mouse.csv", egocentric=True)
+    np.testing.assert_allclose(turned.x[[1, 4, 5], -3], 1)
 
 
 def test_folders_of_pictures(tmp_path):
@@ -78,11 +83,11 @@ def test_folders_of_pictures(tmp_path):
         (tmp_path / take).mkdir()
         for t in range(3):
             Image.new("L", (4, 2), 10 * t).save(tmp_path / take / f"{t}.png")
-    assert [(one.name, one.image, len(one)) for one in tables.read(tmp_path)] == [
+    assert [(one.name, one.image, len(one)) for one in read(tmp_path)] == [
         ("take-1", (2, 4), 3),
         ("take-2", (2, 4), 3),
     ]
-    (one,) = tables.read(tmp_path / "take-2", Reading(every=2))
+    (one,) = read(tmp_path / "take-2", every=2)
     assert one.name == "take-2" and len(one) == 2
 
 
@@ -93,10 +98,10 @@ def test_refusals(folder):
     assert 'b.bvh has no joint "RightUpLeg", unlike' in refusal(folder)
     (folder / "b.bvh").write_text(WALK.replace("0.5", "0.1"))
     assert "resample to one rate" in refusal(folder)
-    assert 'no column "who"' in refusal(folder / "a.bvh", Reading(sequence_column="who"))
-    assert 'no column "Hip.x"' in refusal(folder / "a.bvh", Reading(columns=("Hip.x",)))
+    assert 'no column "who"' in refusal(folder / "a.bvh", sequence_column="who")
+    assert 'no column "Hip.x"' in refusal(folder / "a.bvh", columns=("Hip.x",))
     (folder / "plain.csv").write_text("p,q\n1,2\n3,4\n")
-    assert '"plain" is not a pose' in refusal(folder / "plain.csv", Reading(egocentric=True))
+    assert '"plain" is not a pose' in refusal(folder / "plain.csv", egocentric=True)
     (folder / "empty").mkdir()
     assert "no pictures" in refusal(folder / "empty")
     assert "does not exist" in refusal(folder / "none.bvh")

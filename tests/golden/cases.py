@@ -31,7 +31,7 @@ import swerve
 
 INTERNAL = {
     "app": "swerve.cli.main:app",
-    "read": "swerve.data.tables:read",
+    "read": "swerve.cli.recordings:read_recordings",
     "Reading": "swerve.data.reading:Reading",
     "messages": "swerve.inference.messages",
     "kalman": "swerve_lab.rivals.kalman",
@@ -346,7 +346,7 @@ def readers(folder: Path) -> Any:
 def seen(path: Path, **choices: Any) -> Any:
     """The recordings of a file, or why there are none."""
     try:
-        recordings = internal("read")(path, internal("Reading")(**choices))
+        recordings = internal("read")([path], internal("Reading")(**choices))
     except swerve.InputError as error:
         return {"refusal": str(error)}
     return [_seen(one) for one in recordings]

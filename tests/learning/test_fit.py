@@ -24,6 +24,7 @@ from swerve.models.snlds.bound import regime_chain
 from swerve.runs import fit as run
 from swerve.settings.sections import Variant
 from swerve.types import Recording
+from swerve.views import codes as views
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
@@ -68,10 +69,13 @@ def prepared(videos):
 
 
 @pytest.fixture(scope="module")
-def code(kept, prepared):
-    return video.cached_code(
-        kept[1] / "code.safetensors", prepared.training, IMAGE, CONFIG, key=jax.random.key(CONFIG.seed)
-    )
+def codes(kept, prepared):
+    return video.learned_codes(kept[1] / "code.safetensors", prepared, CONFIG, key=jax.random.key(CONFIG.seed))
+
+
+@pytest.fixture(scope="module")
+def code(codes):
+    return codes.code
 
 
 def test_a_fit_tells_of_its_code_its_restarts_and_its_images(kept):
@@ -142,27 +146,27 @@ def test_a_code_that_draws_nothing_is_learned_again(errors, learned, expected, l
         keys.append(jax.random.key_data(key).tolist())
         return with_error(code, errors[len(keys) - 1])
 
-    monkeypatch.setattr(video, "fit_code", fit_code)
-    found = video.cached_code(None, prepared.training, IMAGE, CONFIG, key=jax.random.key(0), on_note=notes.append)
-    assert float(found.error) == pytest.approx(expected)
+    monkeypatch.setattr(views, "fit_code", fit_code)
+    found = video.learned_codes(None, prepared, CONFIG, key=jax.random.key(0), on_note=notes.append)
+    assert float(found.code.error) == pytest.approx(expected)
     assert len({tuple(key) for key in keys}) == len(keys) == learned
     assert len(notes) >= learned - 1
     assert last_note is None if not notes else last_note in notes[-1]
 
 
 def test_codes_that_all_diverge_are_an_error(code, prepared, monkeypatch):
-    monkeypatch.setattr(video, "fit_code", lambda *_, **__: with_error(code, np.nan))
+    monkeypatch.setattr(views, "fit_code", lambda *_, **__: with_error(code, np.nan))
     with pytest.raises(InputError, match="diverged"):
-        video.cached_code(None, prepared.training, IMAGE, CONFIG, key=jax.random.key(0))
+        video.learned_codes(None, prepared, CONFIG, key=jax.random.key(0))
 
 
 def test_the_code_is_learned_once(kept, prepared, monkeypatch):
     """A run that is taken up again finds its code in the folder."""
-    monkeypatch.setattr(video, "fit_code", lambda *_, **__: pytest.fail("learned again"))
+    monkeypatch.setattr(views, "fit_code", lambda *_, **__: pytest.fail("learned again"))
     kept_code = kept[1] / "code.safetensors"
-    code = video.cached_code(kept_code, prepared.training, IMAGE, CONFIG, key=jax.random.key(0))
-    assert code.error < 0.95
-    numbers = preparation.coded(prepared, code).training
+    codes = video.learned_codes(kept_code, prepared, CONFIG, key=jax.random.key(0))
+    assert codes.code.error < 0.95
+    numbers = prepared.seen_as(codes).training
     assert numbers.x.shape == (*prepared.training.valid.shape, 2)
 
 
@@ -178,13 +182,13 @@ def read_and_embedded(model, frames):
     return readings, model.features(readings)
 
 
-def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, code):
+def test_a_model_of_codes_and_the_same_of_images_read_the_same(kept, prepared, codes):
     of_codes = pick(kept[3][-1].systems, 0)
-    of_images = of_codes.on_pixels(code, CONFIG.model)
-    images, codes = (pick(part.training, 0) for part in (prepared, preparation.coded(prepared, code)))
+    of_images = of_codes.on_pixels(codes.code, CONFIG.model)
+    images, numbers = (pick(part.training, 0) for part in (prepared, prepared.seen_as(codes)))
     jax.tree.map(
         partial(np.testing.assert_allclose, atol=1e-4),
-        read_and_embedded(of_codes.model, codes),
+        read_and_embedded(of_codes.model, numbers),
         read_and_embedded(of_images.model, images),
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from swerve.data.bvh import read_bvh
 from swerve.errors import InputError
 from swerve.types import Recording, Skeleton
-from swerve.views.egocentric import align
+from swerve.views.egocentric import Egocentric
 
 BODY = Skeleton(
     ("Hips", "LeftUpLeg", "RightUpLeg", "LeftFoot", "RightFoot", "Head"), (-1, 0, 0, 1, 2, 0), ("x", "y", "z")
@@ -19,6 +19,11 @@ MOUSE = Skeleton(("nose", "ear", "tail_base"), (-1, -1, -1), ("x", "y"))
 WORM = Skeleton(tuple(f"segment{i}" for i in range(5)), (-1,) * 5, ("x", "y"))
 QUICK = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 angles, shifts, seeds = st.floats(-7, 7), st.floats(-50, 50), st.integers(0, 1000)
+
+
+def align(recordings: list[Recording]) -> list[Recording]:
+    view = Egocentric().learn(recordings)
+    return [view.read(one) for one in recordings]
 
 
 def smooth(rng, frames: int, *shape: int) -> np.ndarray:

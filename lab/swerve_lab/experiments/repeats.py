@@ -12,13 +12,12 @@ import numpy as np
 from swerve.cli import display
 from swerve.cli.console import note
 from swerve.data.trees import digest_of, load_about, load_tree, save_tree
-from swerve.data.windows import to_frames
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.learning import loop
 from swerve.learning.fit import make_restarts, plan_of, simplify
-from swerve.learning.images import cached_code, train_on_images
-from swerve.learning.preparation import Prepared, code_names, coded
+from swerve.learning.images import learned_codes, train_on_images
+from swerve.learning.preparation import Prepared
 from swerve.learning.pruning import Merge, Simplified
 from swerve.learning.restarts import pick, stack
 from swerve.learning.step import HeldOut, Restart, TrainingData, TrainState
@@ -27,8 +26,7 @@ from swerve.settings import kinds
 from swerve.settings.sections import Config
 from swerve.settings.text import merge
 from swerve.types import Recording
-from swerve.views.codes import ImageCode, read_codes
-from swerve.views.coordconv import Image
+from swerve.views.codes import Codes
 from swerve_lab.boards.board import Board, Recordings
 from swerve_lab.experiments.rows import Experiment
 
@@ -53,7 +51,7 @@ class Repeats(NamedTuple):
     validation: Frames
     sources: list[Prepared]
     """What the restarts read: recordings of numbers, or those of video as each run's code has them."""
-    codes: list[ImageCode]
+    codes: list[Codes]
     """Of video, every source's; of numbers, none."""
     judged: list[bool]
     """Of which restarts a bound judges the regimes."""
@@ -61,10 +59,10 @@ class Repeats(NamedTuple):
     def views(self, data: Sequence[View]) -> list[View]:
         """What is scored, as each restart reads it; `data` has a pair for every fold, or one for all runs."""
         if self.codes:
-            [(prepared, board, _)] = data
+            [(_, board, _)] = data
             assert isinstance(board, Board)
             codes = zip(self.sources, self.codes, strict=True)
-            views = [View(source, coded_board(board, prepared, code)) for source, code in codes]
+            views = [View(source, coded_board(board, one)) for source, one in codes]
         else:
             views = [View(source, one.board) for source, one in zip(self.sources, data, strict=True)]
         return [views[source] for source in np.asarray(self.restarts.source)]
@@ -75,20 +73,19 @@ def as_numbers(data: View, config: Config, run: int, work: Path) -> View:
     prepared, board, _ = data
     if prepared.image is None or isinstance(board, Recordings):
         return data
-    code = _code(prepared, prepared.image, config, run, work)
-    return View(coded(prepared, code), coded_board(board, prepared, code))
+    codes = _codes(prepared, config, run, work)
+    return View(prepared.seen_as(codes), coded_board(board, codes))
 
 
-def coded_board(board: Board, prepared: Prepared, code: ImageCode) -> Board:
-    """The same sequences as `coded` recordings."""
-    codes = read_codes(code.reader, to_frames(prepared.standardizer.apply_to(board.series())))
-    x = np.where(codes.observed, codes.x, np.nan)
-    return dataclasses.replace(board, x=x, clean=x, columns=code_names(x.shape[-1]), image=None)
+def coded_board(board: Board, codes: Codes) -> Board:
+    """The same sequences as the view has them."""
+    x = np.stack([codes.read(one).x for one in board.series()])
+    return dataclasses.replace(board, x=x, clean=x, columns=codes.columns, image=None)
 
 
-def _code(prepared: Prepared, image: Image, config: Config, run: int, work: Path) -> ImageCode:
+def _codes(prepared: Prepared, config: Config, run: int, work: Path) -> Codes:
     cache = work / f"code-{run}.safetensors"
-    return cached_code(cache, prepared.training, image, config, key=jax.random.key(run), on_note=note)
+    return learned_codes(cache, prepared, config, key=jax.random.key(run), on_note=note)
 
 
 def restarts_of_runs(config: Config, experiment: Experiment) -> list[int]:
@@ -101,11 +98,11 @@ def make_repeats(folds: Sequence[Prepared], config: Config, experiment: Experime
     """Seeds, and for video a code, of every run; kept in `work`. With several folds each run has its own."""
     counts = restarts_of_runs(config, experiment)
     keys = [jax.random.key(seed) for seed in range(len(counts))]
-    codes: list[ImageCode] = []
+    codes: list[Codes] = []
     if len(folds) == 1 and folds[0].image is not None:
         [prepared] = folds
-        codes = [_code(prepared, folds[0].image, config, run, work) for run in range(len(counts))]
-        sources = [coded(prepared, code) for code in codes]
+        codes = [_codes(prepared, config, run, work) for run in range(len(counts))]
+        sources = [prepared.seen_as(one) for one in codes]
     else:
         sources = as_many_windows(folds)
     goes_on = folds[0].goes_on if len(folds) == 1 else None  # the windows of folds differ
@@ -254,7 +251,8 @@ def finished(repeats: Repeats, restart: int, system: Model, prepared: Prepared, 
     """A restart after its last steps, which for video are those on the images; kept in `work`."""
     if not repeats.codes:
         return system
-    code = repeats.codes[int(repeats.restarts.source[restart])]
+    code = repeats.codes[int(repeats.restarts.source[restart])].code
+    assert code is not None
     kept, made_of = work / f"images-{restart}.safetensors", (system, code)
     system = system.on_pixels(code, config.model)
     if not _made_from(made_of, kept):

@@ -15,7 +15,7 @@ import numpy as np
 
 from swerve.data.bvh import read_bvh
 from swerve.types import Recording, Skeleton
-from swerve.views.egocentric import align
+from swerve.views.egocentric import Egocentric
 
 ROOT = Path.cwd()
 RECORDING = ROOT.parent / "shared" / "data" / "cmu_salsa" / "60_01.bvh.gz"
@@ -26,7 +26,7 @@ FRAMES = range(195, 255, 5)  # at 20 frames per second, a figure for each quarte
 def main(recording: Path = RECORDING, out: Path = ROOT / "docs" / "images" / "pose.png") -> None:
     whole = read_bvh(recording)
     dancer = replace(whole, x=whole.x[1::6] * METRES, times=whole.times[1::6])
-    (seen,) = align([dancer])
+    seen = Egocentric().read(dancer)
     figure, rows = plt.subplots(3, 1, figsize=(9, 5), height_ratios=[1, 1, 0.9], constrained_layout=True)
     for axes, series, what in zip(rows, (dancer, seen), ("as recorded", "seen from the body"), strict=False):
         for i, frame in enumerate(FRAMES):

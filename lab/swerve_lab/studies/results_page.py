@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from swerve.data.columns import names_of
-from swerve.learning.preparation import code_names
 from swerve.runs import loading
 from swerve.settings.text import from_dict
+from swerve.views.codes import code_names
 from swerve_lab.boards import catalog as boards
 from swerve_lab.experiments import tables as results
 from swerve_lab.experiments.rows import UNTRAINED, read_row, settings_then, was_edited

@@ -6,6 +6,7 @@ from swerve.cli.console import note
 from swerve.data import tables
 from swerve.data.reading import Reading
 from swerve.types import Recording
+from swerve.views.view import seen
 
 
 def read_recordings(data: list[Path], reading: Reading) -> list[Recording]:
@@ -13,4 +14,4 @@ def read_recordings(data: list[Path], reading: Reading) -> list[Recording]:
     series = tables.read(data, reading)
     for line in tables.notes(series):
         note(line)
-    return series
+    return seen(series, reading)

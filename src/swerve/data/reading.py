@@ -7,6 +7,8 @@ from typing import Any, TypedDict, Unpack
 
 from swerve.errors import InputError, nearest
 
+RAW = "raw"
+"""The view that leaves recordings as they are."""
 SINGULAR = {"control_columns": "control-column", "columns": "column"}
 
 
@@ -74,6 +76,16 @@ class Reading:
             if named.count(name) > 1:
                 twice = self.columns.count(name) > 1 or self.control_columns.count(name) > 1
                 raise InputError(f'Column "{name}" {"is given twice" if twice else "can not have two roles"}.')
+
+    @property
+    def view(self) -> str:
+        """The name of what a model reads of the recordings."""
+        return "egocentric" if self.egocentric else RAW
+
+    @property
+    def columns_of_files(self) -> tuple[str, ...]:
+        """The measurements to look for in a file: where a view makes columns, those are what is chosen from."""
+        return self.columns if self.view == RAW else ()
 
     def but(self, **given: Unpack[Choices]) -> "Reading":
         """The same with some choices made anew; an empty text unmakes one.

@@ -89,10 +89,10 @@ def lay_out(names: Sequence[str], reading: Reading, where: str) -> Layout:
         raise unknown_column(name, names, where, remedy=reading.without(name))
 
     time, sequence, label = map(find, (reading.time_column, reading.sequence_column, reading.label_column))
-    for one in (*reading.control_columns, *reading.columns):
+    for one in (*reading.control_columns, *reading.columns_of_files):
         find(one)
     taken = {time, sequence, label, *reading.control_columns}
-    measurements = reading.columns or tuple(name for name in names if name not in taken)
+    measurements = reading.columns_of_files or tuple(name for name in names if name not in taken)
     if not measurements:
         raise InputError(f"{where} has no column of measurements.")
     check_width(len(measurements), where)

@@ -15,14 +15,13 @@ from swerve.data.delimited import read_delimited
 from swerve.data.hdf5 import read_hdf5
 from swerve.data.images import folders_of_frames
 from swerve.data.parquet import read_parquet
-from swerve.data.reading import Reading
+from swerve.data.reading import RAW, Reading
 from swerve.data.sampling import sampled
 from swerve.data.table import LabelEncoder, Table, Texts, check_width, label_encoder
 from swerve.data.times import check_same_rate, step_of
 from swerve.data.writing import write_csv, write_npz
 from swerve.errors import InputError
 from swerve.types import Recording
-from swerve.views import egocentric
 
 __all__ = ["read", "read_frames", "write_csv", "write_npz"]
 
@@ -45,7 +44,8 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading | None = Non
 
     Labels are the truth, for scoring only: whole numbers (unlabelled where missing or below 0), or names, which are
     numbered in sorted order. All files must have the same columns (by name where they have headers). In a NumPy file
-    the label and time columns are arrays beside x, by default `s` and `times`.
+    the label and time columns are arrays beside x, by default `s` and `times`. No view has seen them yet
+    (`swerve.views.view.seen`).
     """
     reading = reading or Reading()
     files = _files([paths] if isinstance(paths, str | Path) else paths)
@@ -77,7 +77,7 @@ def remembered(reading: Reading, recordings: Sequence[Recording]) -> Reading:
 
 def resampled(recordings: Sequence[Recording], reading: Reading) -> list[Recording]:
     """Recordings that come without a file, sampled as one would be."""
-    return _seen([sampled(one, reading, f'Recording "{one.name}"') for one in recordings], reading)
+    return [sampled(one, reading, f'Recording "{one.name}"') for one in recordings]
 
 
 def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Recording]:
@@ -96,18 +96,15 @@ def _assembled(loaded: Sequence[tuple[str, Found]], reading: Reading) -> list[Re
                 _check_same_columns(where, part.columns, first, expected)
                 about = whole if len(parts) == len(found) == 1 else f'{whole}, recording "{part.name}"'
                 recordings.append(sampled(_in_order(part, expected), reading, about))
-    _check_rates(recordings, reading)
-    recordings = _seen(recordings, reading)
-    check_every_column_has_values(recordings)
+    if reading.view == RAW:
+        check(recordings, reading)
     return _with_unique_names(recordings)
 
 
-def _seen(recordings: list[Recording], reading: Reading) -> list[Recording]:
-    """Poses as their bodies see them, if that was asked for: only then the columns to choose from are known."""
-    if not reading.egocentric:
-        return recordings
-    aligned = egocentric.align(recordings)
-    return select_columns(aligned, reading.columns) if reading.columns else aligned
+def check(recordings: Sequence[Recording], reading: Reading) -> None:
+    """Refuses recordings of several rates, or of another than the model's, and columns without any value."""
+    _check_rates(recordings, reading)
+    check_every_column_has_values(recordings)
 
 
 def _files(paths: Iterable[str | Path]) -> list[Path]:
@@ -179,7 +176,7 @@ def _split(whole: Recording, sequence: Texts) -> list[Recording]:
 def _chosen(series: Recording, reading: Reading) -> Recording:
     """A recording that came whole, with the columns that were asked for."""
     series = replace(series, columns=names_of(series))
-    return select_columns([series], reading.columns)[0] if reading.columns and not reading.egocentric else series
+    return select_columns([series], reading.columns_of_files)[0] if reading.columns_of_files else series
 
 
 def _check_same_columns(where: str, columns: tuple[str, ...], first: str, expected: tuple[str, ...]) -> None:

@@ -15,9 +15,9 @@ from swerve.data.folder import Part
 from swerve.errors import InputError
 from swerve.inference.frames import Frames, Key
 from swerve.learning import loop
-from swerve.learning.images import cached_code, train_on_images
+from swerve.learning.images import learned_codes, train_on_images
 from swerve.learning.loop import Plan, Report, Rung, Trained
-from swerve.learning.preparation import Prepared, coded
+from swerve.learning.preparation import Prepared
 from swerve.learning.proposals import merged
 from swerve.learning.proposals.proposal import Asked, Proposal
 from swerve.learning.proposals.proposers import propose
@@ -78,10 +78,8 @@ def fit_system(
     code, numbers = None, prepared
     if prepared.image is not None:
         kept = None if folder is None else folder / Part.CODE
-        code = cached_code(
-            kept, prepared.training, prepared.image, config, key=key, on_note=on_note, should_stop=should_stop
-        )
-        numbers = coded(prepared, code)
+        codes = learned_codes(kept, prepared, config, key=key, on_note=on_note, should_stop=should_stop)
+        code, numbers = codes.code, prepared.seen_as(codes)
     seeds = None if folder is None else folder / Part.SEEDS
     made = make_restarts(numbers, config, key=key, cache=seeds)
     if not made.judged:

@@ -1,4 +1,4 @@
-"""Recordings ready for training, as they are or as codes of their images."""
+"""Recordings ready for training: checked, split, standardised, cut into windows."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.settings.sections import Config
 from swerve.types import Recording
-from swerve.views.codes import ImageCode, read_codes
+from swerve.views.codes import Codes
 
 SHORTEST = 4  # frames; less than this shows no dynamics
 LARGEST = 1e30  # whose square, as a float32, is hardly a number any more
@@ -53,6 +53,19 @@ class Prepared:
         square = jnp.sum(jnp.where(both, x[:, 1:] - x[:, :-1], 0.0) ** 2, axis=(0, 1))
         scale = jnp.sqrt(square / jnp.maximum(both.sum(axis=(0, 1)), 1))
         return jnp.where(scale > 0, scale, 1.0)
+
+    def seen_as(self, codes: Codes) -> "Prepared":
+        """The same windows as the view has them: numbers in place of the pixels."""
+        size = len(codes.columns)
+        return dataclasses.replace(
+            self,
+            training=codes.read_frames(self.training),
+            validation=codes.read_frames(self.validation),
+            standardizer=dataclasses.replace(self.standardizer, mean=np.zeros(size), scale=np.ones(size)),
+            columns=codes.columns,
+            dropped=(),
+            image=None,
+        )
 
 
 def prepare(series: Sequence[Recording], config: Config) -> Prepared:
@@ -131,23 +144,3 @@ def check_finite(series: Recording) -> None:
         )
     if series.u is not None and not np.isfinite(series.u).all():
         raise InputError(f'Recording "{series.name}" has controls that are missing or infinite.')
-
-
-def coded(prepared: Prepared, code: ImageCode) -> Prepared:
-    """The same recordings as numbers: the codes of their images in place of the pixels."""
-    training, validation = (read_codes(code.reader, part) for part in (prepared.training, prepared.validation))
-    size = training.x.shape[-1]
-    return dataclasses.replace(
-        prepared,
-        training=training,
-        validation=validation,
-        standardizer=dataclasses.replace(prepared.standardizer, mean=np.zeros(size), scale=np.ones(size)),
-        columns=code_names(size),
-        dropped=(),
-        image=None,
-    )
-
-
-def code_names(size: int) -> tuple[str, ...]:
-    """The columns of coded recordings."""
-    return tuple(f"code {i}" for i in range(size))

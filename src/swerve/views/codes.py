@@ -1,18 +1,25 @@
 """A code of single images, learned before any dynamics: an encoder to a few numbers and a decoder back."""
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from swerve.data.windows import Standardizer, to_frames
+from swerve.errors import InputError
 from swerve.inference.frames import Frames, Key
+from swerve.types import Recording
 from swerve.views.coordconv import CodeReader, CoordConvDecoder, Image
+from swerve.views.view import View
 
 FIRST_BLUR, LAST_BLUR = 4.0, 0.3  # pixels; without blur a point that is drawn next to its place has no gradient
 SHARP_AFTER = 0.6  # share of the steps
@@ -22,6 +29,11 @@ FLATTEST = 1e-3  # of the longest axis of the codes: a shorter one is not stretc
 STRETCHES = 10  # compiled calls, with a report after each
 FRAMES_AT_ONCE = 4096
 IMAGES_AT_ONCE = 256  # drawn ones: they take more memory
+ATTEMPTS = 3  # at most, one after the other, until one code draws something
+AGAIN = 1000  # keys of later codes; the first ones are those that a code splits its own into
+DRAWS_NOTHING = (
+    0.95  # root mean square error, 1 for an empty picture: 0.97 of codes that failed, 0.1 of the others (dubins)
+)
 
 
 class ImageCode(eqx.Module):
@@ -47,10 +59,110 @@ class ImageCode(eqx.Module):
 class CodeOptions:
     """How a code is learned."""
 
-    size: int
-    steps: int
-    batch_size: int
-    learning_rate: float
+    size: int = 2
+    steps: int = 2000
+    batch_size: int = 64
+    learning_rate: float = 5e-3
+
+
+class Codes(View):
+    """The few numbers that stand for each image, white over the images that they were learned from."""
+
+    name: ClassVar[str] = "codes"
+    options: CodeOptions = eqx.field(static=True, default=CodeOptions())
+    image: Image | None = eqx.field(static=True, default=None)
+    mean: float = eqx.field(static=True, default=0.0)
+    scale: float = eqx.field(static=True, default=1.0)
+    """Of all pixels together: the networks read and draw images of mean 0 and scale 1."""
+    code: ImageCode | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the numbers."""
+        return code_names(self.options.size)
+
+    @property
+    def pixels(self) -> Standardizer:
+        """To the scale of the networks and back."""
+        count = math.prod(self.image or ())
+        return Standardizer(np.full(count, self.mean), np.full(count, self.scale))
+
+    def learn(self, recordings, **hears):
+        of_all = Standardizer.fit(recordings)
+        of_these = replace(self, image=recordings[0].image, mean=float(of_all.mean[0]), scale=float(of_all.scale[0]))
+        return of_these.learn_frames(of_these._frames(recordings), **hears)
+
+    def learn_frames(
+        self,
+        frames: Frames,
+        *,
+        key: Key,
+        on_note: Callable[[str], None] = lambda note: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> "Codes":
+        """The same from windows on the scale of the networks.
+
+        Learns the first code that draws something; if none does, the best of all, and `on_note` hears a warning.
+        """
+        options = self.options
+        assert self.image is not None
+
+        def tell(step: int, error: float) -> None:
+            on_note(f"learning a code of the images: step {step} of {options.steps}, mean square error {error:.3f}")
+
+        codes: list[ImageCode] = []
+        for attempt in range(ATTEMPTS if options.steps else 1):
+            if attempt:
+                again = f"beginning again, {attempt} of {ATTEMPTS - 1}"
+                on_note(f"the code of the images has not learned to draw them: {again}")
+            own_key = jax.random.fold_in(key, AGAIN + attempt) if attempt else key
+            code = fit_code(frames, self.image, options, key=own_key, on_progress=tell, should_stop=should_stop)
+            if code is None:
+                raise InputError("Stopped while a code of the images was learned: there is no model yet.")
+            if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(code)):
+                codes.append(code)
+                if code.error < DRAWS_NOTHING:
+                    return replace(self, code=code)
+        if not codes:
+            raise InputError("The code of the images diverged: try --set code.learning_rate=1e-3.")
+        if options.steps:
+            on_note("no code draws the images, so that regimes may mean little: try --set code.steps=10000")
+        return replace(self, code=min(codes, key=lambda code: float(code.error)))
+
+    def read(self, recording):
+        seen = self.read_frames(self._frames([recording]))
+        x = np.where(seen.observed[0], seen.x[0], np.nan)
+        return replace(recording, x=x, columns=self.columns, image=None)
+
+    def read_frames(self, frames: Frames) -> Frames:
+        """The codes of windows on the scale of the networks, in place of their pixels."""
+        assert self.code is not None
+        return read_codes(self.code.reader, frames)
+
+    def write(self, x):
+        assert self.code is not None
+        return self.pixels.invert(np.asarray(_drawings(self.code.decoder, x), float))
+
+    def settings(self):
+        return {"options": asdict(self.options), "image": self.image, "mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def blank(cls, settings: dict[str, Any]):
+        options, image = CodeOptions(**settings["options"]), tuple(settings["image"])
+        code = jax.eval_shape(lambda: ImageCode(options.size, image, key=jax.random.key(0)))
+        return cls(options, image, settings["mean"], settings["scale"], code)
+
+    def _frames(self, recordings: Sequence[Recording]) -> Frames:
+        for one in recordings:
+            if self.image is None or one.image != self.image:
+                raise InputError(f'"{one.name}" has no images, or of another size than those with a code.')
+        standardised = self.pixels.apply_to([replace(one, u=None) for one in recordings])
+        return jax.tree.map(jnp.asarray, to_frames(standardised))
+
+
+def code_names(size: int) -> tuple[str, ...]:
+    """The columns of recordings that are codes."""
+    return tuple(f"code {i}" for i in range(size))
 
 
 def fit_code(
@@ -93,6 +205,11 @@ def read_codes(reader: CodeReader, frames: Frames) -> Frames:
     rows = min(len(frames.x), max(1, FRAMES_AT_ONCE // frames.x.shape[1]))
     codes, seen = jax.lax.map(lambda one: reader.read(*one), (frames.x, frames.observed), batch_size=rows)
     return frames._replace(x=codes, observed=seen)
+
+
+@jax.jit
+def _drawings(decoder: CoordConvDecoder, codes: Float[Array, "T C"]) -> Float[Array, "T D"]:
+    return jax.lax.map(decoder, codes, batch_size=min(IMAGES_AT_ONCE, len(codes)))
 
 
 def blurred(images: Float[Array, "N D"], image: Image, width: Float[Array, ""]) -> Float[Array, "N D"]:

@@ -6,13 +6,16 @@ in space with y up, along x in pictures. Heights stay as they are. docs/pose.md 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
 from swerve.errors import InputError
 from swerve.types import Recording, Skeleton
+from swerve.views.view import View
 
 HIPS = ("hip", "hipjoint", "upleg", "upperleg", "thigh", "femur")
 SHOULDERS = ("shoulder", "arm", "upperarm", "uparm", "clavicle", "humerus")
@@ -50,15 +53,29 @@ class Motion:
     """Whether the points that give the heading were seen."""
 
 
-def align(recordings: Sequence[Recording]) -> list[Recording]:
+class Egocentric(View):
     """Poses as the bodies themselves see them; the speeds of what was taken out are further channels.
 
     These are `body.forward`, `body.sideways` and, in space, `body.vertical`, in length per unit of time (per frame
     where times are unknown), and `body.turning` in radians. They belong to the step into a frame: the first has none.
     """
-    poses = [_points(one) for one in recordings]
-    ground = _ground(recordings, poses)
-    return [_aligned(one, points, ground) for one, points in zip(recordings, poses, strict=True)]
+
+    name: ClassVar[str] = "egocentric"
+    ground: Ground | None = eqx.field(static=True, default=None)
+    """Learned from the recordings; without it, each has its own."""
+
+    def learn(self, recordings, **_):
+        return Egocentric(_ground(recordings))
+
+    def read(self, recording):
+        return _aligned(recording, _points(recording), self.ground or _ground([recording]))
+
+    def settings(self):
+        return {"ground": None if self.ground is None else asdict(self.ground)}
+
+    @classmethod
+    def blank(cls, settings: dict[str, Any]):
+        return cls(None if settings["ground"] is None else Ground(**settings["ground"]))
 
 
 def _points(series: Recording) -> Float[np.ndarray, "T J A"]:
@@ -69,8 +86,9 @@ def _points(series: Recording) -> Float[np.ndarray, "T J A"]:
     return series.x[:, chosen].reshape(len(series), len(series.skeleton.joints), len(series.skeleton.axes))
 
 
-def _ground(recordings: Sequence[Recording], poses: Sequence[Float[np.ndarray, "T J A"]]) -> Ground:
+def _ground(recordings: Sequence[Recording]) -> Ground:
     """Up is y, unless heads are further from feet along another axis, over all recordings."""
+    poses = [_points(one) for one in recordings]
     if poses[0].shape[2] == 2:
         return Ground(forward=0, sideways=1)
     stature = [
@@ -106,7 +124,7 @@ def _aligned(series: Recording, points: Float[np.ndarray, "T J A"], ground: Grou
     kept = [i for i, name in enumerate(skeleton.columns) if name not in zero]
     channels = [local.reshape(len(points), -1)[:, kept], *(speed[:, None] for speed in speeds.values())]
     columns = (*(skeleton.columns[i] for i in kept), *(f"body.{name}" for name in speeds))
-    return replace(series, x=np.concatenate(channels, axis=1), columns=columns)
+    return replace(series, x=np.concatenate(channels, axis=1), columns=columns, image=None)
 
 
 def motion_of(points: Float[np.ndarray, "T J A"], skeleton: Skeleton, ground: Ground) -> Motion:

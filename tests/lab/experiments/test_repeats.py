@@ -16,7 +16,6 @@ from swerve.learning.restarts import pick
 from swerve.learning.step import HeldOut
 from swerve.runs import fit as run
 from swerve.settings.text import merge as merged
-from swerve.views.codes import read_codes
 from swerve_lab.boards.board import Board
 from swerve_lab.experiments import repeats
 from swerve_lab.experiments.repeats import View
@@ -78,8 +77,8 @@ def test_runs_on_video_read_their_own_codes(prepared, ours):
     assert np.asarray(ours.restarts.guide).tolist() == [1, 3]
     first, second = ours.data.frames.x
     assert np.abs(first - second).max() > 0.1
-    for source, code in enumerate(ours.codes):
-        np.testing.assert_array_equal(pick(ours.data.frames, source).x, read_codes(code.reader, prepared.training).x)
+    for source, codes in enumerate(ours.codes):
+        np.testing.assert_array_equal(pick(ours.data.frames, source).x, codes.read_frames(prepared.training).x)
 
 
 def test_models_that_read_numbers_get_the_codes_of_their_run(prepared, ours, work):
@@ -100,7 +99,7 @@ def test_a_restart_finds_the_same_regimes_in_codes_as_in_images(prepared, ours):
     board = Board("moving", x, x, np.zeros(x.shape[:2], int), prepared.columns, image=prepared.image)
     for restart, view in enumerate(ours.views([View(prepared, board)])):
         system = pick(ours.states.system, restart)
-        images = system.on_pixels(ours.codes[restart], CONFIG.model)
+        images = system.on_pixels(ours.codes[restart].code, CONFIG.model)
         seen = run.with_model(images, prepared, CONFIG, 0.0).segment(board.series())
         read = run.with_model(system, view.prepared, CONFIG, 0.0).segment(view.board.series())
         for one, other in zip(seen, read, strict=True):

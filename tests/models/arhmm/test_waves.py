@@ -16,7 +16,7 @@ from swerve.models.arhmm.search import Candidate, random_walk, simplest_that_pay
 from swerve.models.arhmm.waves import fit_waves
 from swerve.settings.sections import Config
 from swerve.settings.text import with_setting
-from swerve.types import Series
+from swerve.types import Recording
 from swerve_lab.boards import catalog as boards
 
 
@@ -83,7 +83,7 @@ def test_a_random_walk_is_told_by_the_steps_of_the_training_windows():
     walks = [np.cumsum(rng.normal(size=(50, 2)) * [0.5, 2.0], axis=0) for _ in range(40)]
     walks[3][20:30, 0] = np.nan
     training, validation = (
-        jax.tree.map(jnp.asarray, to_frames([Series(one) for one in some], length=60))
+        jax.tree.map(jnp.asarray, to_frames([Recording(one) for one in some], length=60))
         for some in (walks[8:], walks[:8])
     )
     entropy = 0.5 * np.log(2 * np.pi * np.e * np.array([0.25, 4.0])).sum()
