@@ -126,9 +126,7 @@ def test_what_it_does_not_offer_is_refused_in_a_sentence(kept, recordings, data,
     with pytest.raises(InputError, match=r"'levels' has no hidden states to give: fit .*snlds.*\.$"):
         fitted.transform(recordings)
     for ask in (lambda: fitted.sample(10), lambda: fitted.forecast(recordings, 5)):
-        with pytest.raises(
-            InputError, match=r"'levels' makes up no series: for samples and forecasts fit .*snlds.*\.$"
-        ):
+        with pytest.raises(InputError, match=r"'levels' makes up no series: .* fit .*snlds.*\.$"):
             ask()
     endless = Series(np.zeros((segment.MOST_FRAMES + 1, 2)), name="endless", columns=recordings[0].columns)
     for ask in (fitted.segment, fitted.score):

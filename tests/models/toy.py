@@ -74,4 +74,5 @@ class LevelsMaker(Maker):
 
 MAKER = LevelsMaker()
 NOTHING_LEADS = {"recipe": {"guidance": 0.0, "balance": 0.0, "variants": ({},)}}
-register(Kind("levels", f"{__name__}:MAKER", settings=NOTHING_LEADS, options=LevelsOptions, section="levels"))
+NAME = "levels"
+register(Kind(NAME, f"{__name__}:MAKER", settings=NOTHING_LEADS, options=LevelsOptions, section="levels"))
