@@ -19,7 +19,7 @@ from tiny import SETTINGS, balls_beside_noise, ragged
 import swerve
 from swerve import api
 from swerve.data import tables
-from swerve.data.windows import to_frames
+from swerve.data.windows import cut, to_frames
 from swerve.errors import InputError
 from swerve.inference.frames import Frames
 from swerve.learning.regimes import choose_regimes
@@ -34,6 +34,7 @@ from swerve.types import Series
 KINDS = [kind.name for kind in kinds.every()]
 NOW = ("arhmm", toy.NAME)  # of those that say how many regimes there are; the others do so in `make test-all`
 COLUMNS = ("height", "weight")
+BATCH = 4  # two, three or four recordings are computed as so many
 OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -48,7 +49,7 @@ def recordings() -> list[Series]:
     return ragged(COLUMNS)
 
 
-@pytest.fixture(scope="module", params=[*KINDS, kinds.AUTO])
+@pytest.fixture(scope="module", params=[kinds.AUTO, *KINDS])
 def kind(request):
     yield request.param
     forget_what_is_too_much()
@@ -125,7 +126,7 @@ def test_bad_input_is_refused_in_a_sentence(kept, config, recordings):
     with pytest.raises(InputError, match="infinite"):
         run.fit([infinite, *recordings[1:]], config)
     with pytest.raises(InputError, match="at least 4"):
-        run.fit([replace(one, x=one.x[:3]) for one in recordings], config)
+        run.fit([cut(one, 0, 3) for one in recordings], config)
 
 
 def test_segmenting_new_data_never_renames_regimes(kept, recordings, tmp_path):
@@ -186,31 +187,33 @@ def shapes_of(model: Model) -> dict[str, tuple]:
 
 def test_what_padding_and_missing_frames_hold_changes_no_bound(kept, recordings):
     fitted, _ = kept
-    (gaps,) = recordings[1:2]
-    plain = as_frames(fitted, [gaps], len(gaps))
-    padded = as_frames(fitted, [gaps], segment.bucket_length(len(gaps)))
+    gaps, length = recordings[1], len(recordings[1])
+    plain = as_frames(fitted, [gaps], length)
+    padded = as_frames(fitted, [gaps] * BATCH, segment.bucket_length(length))
     spoilt = padded._replace(x=jnp.where(padded.observed, padded.x, jnp.nan))
-    assert jnp.isnan(spoilt.x[:, : len(gaps)]).any()
-    assert jnp.isnan(spoilt.x[:, len(gaps) :]).all()
-    (expected,), (found,) = (segment.bound_batch(fitted.model, one) for one in (plain, spoilt))
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-    np.testing.assert_allclose(fitted.score([gaps]) * len(gaps), expected, rtol=1e-4)
+    assert jnp.isnan(spoilt.x[:, :length]).any()
+    assert jnp.isnan(spoilt.x[:, length:]).all()
+    (expected,) = segment.bound_batch(fitted.model, plain)
+    np.testing.assert_allclose(segment.bound_batch(fitted.model, spoilt), BATCH * [expected], rtol=1e-4)
+    np.testing.assert_allclose(fitted.score([gaps, gaps]) * length, expected, rtol=1e-4)
 
 
 def as_frames(fitted: run.Run, series: list[Series], length: int) -> Frames:
-    cut = [replace(one, x=one.x[:length]) for one in fitted.standardizer.apply_to(series)]
-    return jax.tree.map(jnp.asarray, to_frames(cut, length=length))
+    begun = [cut(one, 0, min(len(one), length)) for one in fitted.standardizer.apply_to(series)]
+    return jax.tree.map(jnp.asarray, to_frames(begun, length=length))
 
 
 def test_a_score_depends_on_no_company(kept, recordings):
     fitted, _ = kept
-    first, second, third = recordings[:3]
-    together = fitted.score([first, second]) * (len(first) + len(second))
-    assert together == pytest.approx(sum(fitted.score([one]) * len(one) for one in (first, second)), rel=1e-4)
-    later = fitted.score([third, second]) * (len(third) + len(second))
-    assert later - together == pytest.approx(
-        fitted.score([third]) * len(third) - fitted.score([first]) * len(first), rel=1e-3
-    )
+    first, second, third, fourth = recordings[:BATCH]
+
+    def score(*some: Series) -> float:
+        return fitted.score(some) * sum(map(len, some))
+
+    alone, other = (score(one, one) / 2 for one in (first, second))
+    assert score(first, second) == pytest.approx(alone + other, rel=1e-4)
+    assert score(third, first) - score(third, second) == pytest.approx(alone - other, rel=1e-2)
+    assert score(first, second) + score(third, fourth) == pytest.approx(score(*recordings[:BATCH]), rel=1e-4)
 
 
 @pytest.mark.parametrize(
