@@ -31,8 +31,12 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def not_too_much_compiled_is_kept():
-    """Every compiled function holds on to memory maps, of which a process may have only so many."""
     yield
+    forget_what_is_too_much()
+
+
+def forget_what_is_too_much() -> None:
+    """Every compiled function holds on to memory maps, of which a process may have only so many."""
     maps = Path("/proc/self/maps")
     if not maps.exists() or len(maps.read_bytes().splitlines()) > MANY_MAPS:
         jax.clear_caches()

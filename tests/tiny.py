@@ -3,6 +3,7 @@
 import numpy as np
 
 from swerve.types import Recording
+from swerve_lab.boards import bouncing_ball
 
 SETTINGS = (
     "training.steps=20",
@@ -56,6 +57,7 @@ features = [0]
 restarts = 1
 max_iterations = 5
 """
+LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
 LINEAR = ("arhmm.lags=[1]", "arhmm.features=[0]", "arhmm.restarts=4", "training.validation_share=0.7")
 """An AR-HMM with restarts to compare."""
 
@@ -68,3 +70,21 @@ def drifts(count: int = 12) -> list[Recording]:
         slopes = np.repeat(rng.permutation([1.0, -1.0, 1.0, -1.0]), 20)
         made.append(Recording(np.cumsum(slopes + 0.1 * rng.standard_normal(80))[:, None], name=str(i)))
     return made
+
+
+def balls_beside_noise(columns: tuple[str, str]) -> list[Recording]:
+    """Five recordings of a ball's height, and noise beside it."""
+    noise, made = np.random.default_rng(0), []
+    for one in bouncing_ball.generate(5, seed=3).series():
+        x = np.concatenate([one.x, noise.standard_normal(one.x.shape)], axis=1)
+        made.append(Recording(x, s=one.s, name=one.name, columns=columns))
+    return made
+
+
+def ragged(columns: tuple[str, str]) -> list[Recording]:
+    """The same of different lengths, with missing cells and a gap of whole frames."""
+    whole = zip(balls_beside_noise(columns), LENGTHS, strict=True)
+    cut = [Recording(one.x[:n].copy(), s=one.s[:n], name=one.name, columns=columns) for one, n in whole]
+    cut[1].x[20:26] = np.nan
+    cut[2].x[::7, 0] = np.nan
+    return cut

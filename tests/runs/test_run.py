@@ -1,4 +1,8 @@
-"""Fitting, keeping, resuming and using a run. Every SNLDS here has the same shapes, so that it compiles once."""
+"""Fitting, keeping, resuming and using a run.
+
+Every SNLDS has the shapes that it has where all models are asked the same (tests/models/test_conformance.py), so that
+it compiles once.
+"""
 
 import errno
 import itertools
@@ -11,7 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from tiny import SETTINGS
+from tiny import SETTINGS, ragged
 
 from swerve import api
 from swerve.data import folder as claim
@@ -30,19 +34,13 @@ from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
 CONFIG = api.make_config(2, settings=SETTINGS)
-LENGTHS = (100, 98, 97, 100, 99)  # three windows of 40 each
-
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="session")
 def recordings() -> list[Recording]:
-    """Five balls of different lengths, one of them with a gap."""
-    whole = bouncing_ball.generate(5, seed=3).series()
-    ragged = [replace(one, x=one.x[:n].copy(), s=one.s[:n]) for one, n in zip(whole, LENGTHS, strict=True)]
-    ragged[1].x[20:26] = np.nan
-    return ragged
+    return ragged(("position", "noise"))
 
 
 @pytest.fixture(scope="session")
@@ -237,7 +235,7 @@ def test_controls_reach_the_model(recordings):
     assert prepared.controls == 1
     assert np.abs(np.asarray(prepared.training.u)).max() < 5  # in units of its own spread
     key = jax.random.key(1)
-    system = build_collapsed(CONFIG.model, CONFIG.posterior, channels=1, controls=1, stickiness=0.0, allowed=2, key=key)
+    system = build_collapsed(CONFIG.model, CONFIG.posterior, channels=2, controls=1, stickiness=0.0, allowed=2, key=key)
     ready = run.Run(CONFIG, system, prepared.columns, 1, prepared.standardizer, held_out=0.0)
     steered, left = ready.segment([replace(driven[0], u=100 * driven[0].u), driven[1]])
     still, same = ready.segment([replace(driven[0], u=np.zeros((100, 1))), driven[1]])
