@@ -15,9 +15,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from tiny import SETTINGS, ragged
+from tiny import LINEAR, SETTINGS, drifts, ragged
 
 from swerve import api
+from swerve.cli import outcome
 from swerve.data import folder as claim
 from swerve.data.folder import Part
 from swerve.data.windows import Standardizer, cut_windows, to_frames
@@ -487,3 +488,25 @@ def test_merges_are_told_and_kept_with_the_run(recordings, tmp_path):
     assert again.history is not None
     assert again.history.merges == fitted.history.merges
     assert_same_model(again, fitted)
+
+
+def test_a_fit_infers_every_recording_once_per_model_that_it_keeps(monkeypatch, tmp_path):
+    series, seen = drifts(), []
+    infer = applying.Applied.infer
+
+    def counted(applied, recordings, *arguments, **options):
+        seen.extend((id(applied.model), one.name) for one in recordings)
+        models.append(applied.model)
+        return infer(applied, recordings, *arguments, **options)
+
+    models = []  # kept, so that no other model gets the identity of one that is gone
+    monkeypatch.setattr(applying.Applied, "infer", counted)
+    older = run.fit(series, api.make_config(2, "arhmm", settings=LINEAR))
+    seen.clear()
+    fitted = run.fit(series, api.make_config(2, "arhmm", seed=1, settings=LINEAR), align_to=older)
+    outcome.keep_scores(tmp_path, fitted, [replace(one, s=None) for one in series], [])
+    outcome.keep_examples(tmp_path, fitted, series)
+    assert fitted.others is not None and len({model for model, _ in seen}) > 1
+    assert len(seen) == len(set(seen))
+    for one, again in zip(fitted.segment(series), replace(fitted, looks=None).segment(series), strict=True):
+        np.testing.assert_array_equal(one.labels, again.labels)
