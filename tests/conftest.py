@@ -1,6 +1,7 @@
 """Strict settings for every test: shapes checked by jaxtyping and beartype, no silent rank promotion."""
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -44,7 +45,14 @@ def forget_what_is_too_much() -> None:
 
 @pytest.fixture(scope="module")
 def quick_compilation():
-    """For modules whose time goes into compiling: little optimisation."""
+    """For modules whose time goes into compiling. What is made for the whole session is made before it."""
+    with compiled_quickly():
+        yield
+
+
+@contextmanager
+def compiled_quickly():
+    """Little optimisation."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield

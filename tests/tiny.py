@@ -82,9 +82,8 @@ def balls_beside_noise(columns: tuple[str, str]) -> list[Recording]:
 
 
 def ragged(columns: tuple[str, str]) -> list[Recording]:
-    """The same of different lengths, with missing cells and a gap of whole frames."""
+    """The same of different lengths, one of them with a gap."""
     whole = zip(balls_beside_noise(columns), LENGTHS, strict=True)
     cut = [Recording(one.x[:n].copy(), s=one.s[:n], name=one.name, columns=columns) for one, n in whole]
     cut[1].x[20:26] = np.nan
-    cut[2].x[::7, 0] = np.nan
     return cut

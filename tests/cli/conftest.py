@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import compiled_quickly
 from shell import COLUMNS, OPTIONS, Refuse, swerve
 
 from swerve.cli import demo
@@ -36,7 +37,8 @@ def write(tmp_path):
 def linear(balls, tmp_path_factory):
     """A folder with an AR-HMM, the cheapest model to try things on."""
     folder = tmp_path_factory.mktemp("runs") / "linear"
-    swerve("fit", balls, "--out", folder, "--model", "arhmm", *OPTIONS, *COLUMNS)
+    with compiled_quickly():
+        swerve("fit", balls, "--out", folder, "--model", "arhmm", *OPTIONS, *COLUMNS)
     return folder
 
 
@@ -51,5 +53,6 @@ def walks(tmp_path_factory):
     frame.to_csv(folder / "today.csv", index=False)
     frame.drop(columns="state").iloc[:150].to_parquet(folder / "tomorrow.parquet")
     roles = ("--time-column", "t", "--label-column", "state", "--column", "p", "--every", 2)
-    swerve("fit", folder / "today.csv", "--out", folder / "run", "--model", "arhmm", *OPTIONS, *roles)
+    with compiled_quickly():
+        swerve("fit", folder / "today.csv", "--out", folder / "run", "--model", "arhmm", *OPTIONS, *roles)
     return folder

@@ -46,7 +46,10 @@ def test_all_models_are_asked():
 
 @pytest.fixture(scope="module")
 def recordings() -> list[Recording]:
-    return ragged(COLUMNS)
+    """With a gap of whole frames, and cells that are missing."""
+    series = ragged(COLUMNS)
+    series[2].x[::7, 0] = np.nan
+    return series
 
 
 @pytest.fixture(scope="module", params=[kinds.AUTO, *KINDS])

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import SETTINGS, ragged
+from tiny import LINEAR, SETTINGS, drifts, ragged
 
 from swerve import api
+from swerve.cli import outcome
 from swerve.data import folder as claim
 from swerve.data.folder import Part
 from swerve.data.windows import Standardizer, cut_windows, to_frames
@@ -29,7 +31,7 @@ from swerve.models.snlds.maker import build_collapsed
 from swerve.runs import fit as run
 from swerve.runs import infer as applying
 from swerve.runs import report as reporting
-from swerve.runs.segment import SWITCH_PRICE, bucket_rows
+from swerve.runs.segment import SWITCH_PRICE, bucket_rows, infer_batch
 from swerve.types import Recording
 from swerve_lab.boards import bouncing_ball
 
@@ -38,23 +40,23 @@ CONFIG = api.make_config(2, settings=SETTINGS)
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def recordings() -> list[Recording]:
     return ragged(("position", "noise"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kept(recordings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "kept"
     return run.fit(recordings, CONFIG, out=folder), folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fitted(kept) -> run.Run:
     return kept[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def two_columns() -> list[Recording]:
     walks = []
     for i, one in enumerate(bouncing_ball.generate(5, seed=4).series()):
@@ -63,7 +65,7 @@ def two_columns() -> list[Recording]:
     return walks
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def linear(two_columns) -> run.Run:
     return run.fit(two_columns, api.make_config(2, "arhmm", settings=SETTINGS))
 
@@ -163,12 +165,19 @@ def test_labels_pay_for_their_switches(fitted, recordings, monkeypatch):
     assert all(one.labels.all() for one in fitted.segment(recordings))
 
 
-def test_the_most_probable_path_is_an_option(fitted, recordings):
+def test_the_most_probable_path_is_an_option(fitted, recordings, monkeypatch):
     frames, path = fitted.segment(recordings), fitted.segment(recordings, viterbi=True)
     for one, other in zip(frames, path, strict=True):
         np.testing.assert_array_equal(one.probabilities, other.probabilities)
         assert set(other.labels.tolist()) <= {0, 1}
-        assert len(other.change_points) <= np.count_nonzero(np.diff(one.probabilities.argmax(axis=1)))
+
+    def straight(model, batch, *, samples):
+        found = infer_batch(model, batch, samples=samples)
+        return found._replace(path=jnp.ones_like(found.path))
+
+    monkeypatch.setattr(applying, "infer_batch", straight)
+    assert all(one.labels.all() for one in fitted.segment(recordings, viterbi=True))
+    assert_same_segmentations(fitted.segment(recordings), frames)
 
 
 def test_scores_are_finite_and_tell_the_data_from_noise(fitted, recordings):
@@ -487,3 +496,25 @@ def test_merges_are_told_and_kept_with_the_run(recordings, tmp_path):
     assert again.history is not None
     assert again.history.merges == fitted.history.merges
     assert_same_model(again, fitted)
+
+
+def test_a_fit_infers_every_recording_once_per_model_that_it_keeps(monkeypatch, tmp_path):
+    series, seen = drifts(), []
+    infer = applying.Applied.infer
+
+    def counted(applied, recordings, *arguments, **options):
+        seen.extend((id(applied.model), one.name) for one in recordings)
+        models.append(applied.model)
+        return infer(applied, recordings, *arguments, **options)
+
+    models = []  # kept, so that no other model gets the identity of one that is gone
+    monkeypatch.setattr(applying.Applied, "infer", counted)
+    older = run.fit(series, api.make_config(2, "arhmm", settings=LINEAR))
+    seen.clear()
+    fitted = run.fit(series, api.make_config(2, "arhmm", seed=1, settings=LINEAR), align_to=older)
+    outcome.keep_scores(tmp_path, fitted, [replace(one, s=None) for one in series], [])
+    outcome.keep_examples(tmp_path, fitted, series)
+    assert fitted.others is not None and len({model for model, _ in seen}) > 1
+    assert len(seen) == len(set(seen))
+    for one, again in zip(fitted.segment(series), replace(fitted, looks=None).segment(series), strict=True):
+        np.testing.assert_array_equal(one.labels, again.labels)

@@ -117,7 +117,7 @@ def fit(
     )
     curve = report.FrameF1Curve(series)
     if config.kind != AUTO and not find(config.kind).by_steps:
-        with display.working(f"fitting AR-HMMs with {', '.join(map(str, config.arhmm.lags))} lags"):
+        with display.working(f"looking for regimes with {config.kind}"):
             fitted = fit_series()
     else:
         with display.listening(config.training.steps) as hears:

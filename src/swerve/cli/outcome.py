@@ -26,10 +26,10 @@ def keep_scores(out: Path, fitted: Run, series: Sequence[Recording], curve: Sequ
 
 def keep_examples(out: Path, fitted: Run, series: Sequence[Recording]) -> list[Inferred]:
     """The first recordings with their regimes, for reports that get no recordings."""
-    shown = select_columns(series[: reporting.EXAMPLES], fitted.columns)
+    shown = series[: reporting.EXAMPLES]
     with display.frames_progress(sum(map(len, shown))) as show:
         inferred = fitted.infer(shown, on_progress=show)
-    reporting.save_examples(out, shown, inferred)
+    reporting.save_examples(out, select_columns(shown, fitted.columns), inferred)
     return inferred
 
 

@@ -28,6 +28,7 @@ from swerve.learning.restarts import count, pick, stack
 from swerve.learning.step import evaluate
 from swerve.models.model import maker_of
 from swerve.runs.alignment import align
+from swerve.runs.infer import Looks
 from swerve.runs.loading import load, load_names
 from swerve.runs.run import Others, Run, with_model
 from swerve.settings import kinds
@@ -83,7 +84,7 @@ def fit(
         end = math.inf if time_budget is None else began + time_budget - closing
         hears = _Hears(on_report, on_look, on_note, should_stop, time_is_up=lambda: time.monotonic() > end)
         run = (_fit_best if config.kind == kinds.AUTO else _fit_one)(prepared, config, out, hears)
-        run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series))
+        run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series), looks=Looks())
         if older is not None:
             on_note("comparing with the regimes of the older run")
             run = aligned_to(run, older, series, called=str(align_to) if not isinstance(align_to, Run) else "the run")

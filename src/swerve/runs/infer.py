@@ -48,6 +48,35 @@ class Inferred:
         return Segmentation(labels, probabilities, back.rows, back.times, self.name, names)
 
 
+class Looks:
+    """What models made of recordings while they were fitted: no model infers the same recording twice.
+
+    Recordings are told apart by identity, so this is only for as long as nobody may change them.
+    """
+
+    def __init__(self):
+        self._kept: dict[tuple[int, int], tuple[Model, Recording, Inferred]] = {}
+
+    def of(
+        self,
+        model: Model,
+        series: Sequence[Recording],
+        infer: Callable[[list[Recording]], list[Inferred]],
+        *,
+        expects: bool,
+    ) -> list[Inferred]:
+        """What was kept of these, and of all others what `infer` says now."""
+
+        def known(one: Recording) -> bool:
+            kept = self._kept.get((id(model), id(one)))
+            return kept is not None and (not expects or len(kept[2].expected) == len(one))
+
+        new = [one for one in series if not known(one)]
+        for one, found in zip(new, infer(new) if new else [], strict=True):
+            self._kept[id(model), id(one)] = model, one, found
+        return [self._kept[id(model), id(one)][2] for one in series]
+
+
 @dataclass(frozen=True)
 class Applied:
     """A model and the scale of the recordings it was fitted to; those it is given here have its columns."""

@@ -28,7 +28,7 @@ from swerve.learning.restarts import pick
 from swerve.models import generation
 from swerve.models.model import Model
 from swerve.runs.alignment import Alignment, Order, rearranged, renumbered
-from swerve.runs.infer import Applied, Inferred
+from swerve.runs.infer import Applied, Inferred, Looks
 from swerve.runs.names import GivenNames, all_names, with_names
 from swerve.runs.segment import NOISE_SEED, bucket_length
 from swerve.settings import kinds
@@ -78,6 +78,8 @@ class Run:
     selection: dict[str, Any] | None = None
     """How the model was chosen, where that was left to Swerve (selection.py)."""
     trust: Trust | None = None
+    looks: Looks | None = field(default=None, compare=False, repr=False)
+    """What it made of recordings so far, while it is being fitted."""
 
     @property
     def order(self) -> Order:
@@ -130,9 +132,14 @@ class Run:
         take less memory.
         """
         _at_least_one(samples=samples)
-        found = self._applied.infer(
-            self.checked(series), samples, viterbi=viterbi, expects=expects, on_progress=on_progress
-        )
+
+        def infer(some: Sequence[Recording]) -> list[Inferred]:
+            return self._applied.infer(
+                self.checked(some), samples, viterbi=viterbi, expects=expects, on_progress=on_progress
+            )
+
+        looks = None if viterbi or samples != DEFAULT_SAMPLES else self.looks
+        found = infer(series) if looks is None else looks.of(self.model, series, infer, expects=expects)
         return [self._as_numbered(one) for one in found]
 
     def consensus(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
