@@ -45,7 +45,7 @@ ROOMS = {
     ),
     "swerve": (("types", "errors", "api", "estimator"), "the names that people import, and the version"),
     "cli": (
-        ("types", "errors", "settings", "data", "choosing", "learning", "report", "runs", "api", "swerve"),
+        ("types", "errors", "settings", "data", "choosing", "views", "learning", "report", "runs", "api", "swerve"),
         "the same as commands, which import what they need when they run",
     ),
 }

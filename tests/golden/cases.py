@@ -35,6 +35,7 @@ INTERNAL = {
     "Reading": "swerve.data.reading:Reading",
     "messages": "swerve.inference.messages",
     "kalman": "swerve_lab.rivals.kalman",
+    "console": "swerve.cli.console",
 }
 """Where the parts lie that have no public name."""
 
@@ -238,6 +239,8 @@ def whole_truth(folder: Path, paths: list[str]) -> list[str]:
 
 def command(*words: str) -> list[str]:
     """What a command prints. A refusal is an error."""
+    for screen in (internal("console").console, internal("console").errors):
+        screen.width = 400
     done = CliRunner().invoke(internal("app"), list(words), env={"COLUMNS": "400"}, catch_exceptions=False)
     if done.exit_code:
         raise RuntimeError(f"{' '.join(words)}: {done.output}")
