@@ -23,6 +23,13 @@ def compiled_alike():
     jax.clear_caches()
 
 
+@pytest.fixture(autouse=True)
+def one_case_after_the_other():
+    """All slow cases in one process would hold more memory maps than it may have."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="module")
 def stored():
     return store.load()["cases"]
