@@ -28,12 +28,12 @@ ROOMS = {
     ),
     "learning": (
         ("types", "errors", "settings", "inference", "data", "choosing", "views", "models"),
-        "trains models, and tries several; knows no folder, page or command",
+        "trains models, and tries several; knows no page or command",
     ),
     "report": (("types", "errors", "data"), "arrays in, pictures out: knows no model and no run"),
     "runs": (
         ("types", "errors", "settings", "inference", "data", "choosing", "views", "models", "learning", "report"),
-        "puts the rooms together, and alone knows what files are called",
+        "puts the rooms together: models with all that belongs to them",
     ),
     "api": (
         ("types", "errors", "settings", "data", "choosing", "views", "models", "learning", "report", "runs"),

@@ -279,12 +279,6 @@ def with_consensus(
 
 
 @jax.jit
-def held_out_likelihood(model: ArHmm, frames: Frames) -> Float[Array, ""]:
-    """Exact log p(x) in nats per frame: the same unit as the SNLDS's bound."""
-    return window_likelihoods(model, frames).sum() / frames.valid.sum()
-
-
-@jax.jit
 def _bridged_windows(model: ArHmm, frames: Frames) -> Float[Array, " N"]:
     """Of every window in nats, were all observed values to tell as much as those that do."""
     windows = jax.vmap(lambda one: arhmm.bridged_likelihood(model, one))(frames)
