@@ -1,4 +1,4 @@
-"""The one exception a user is meant to read, hints for its messages, and packages that may be missing."""
+"""The one exception a user is meant to read, and hints for its messages."""
 
 import difflib
 import importlib

@@ -1,1 +1,1 @@
-"""Fitted models with all that belongs to them, and the folders that keep them."""
+"""Fitted models with all that belongs to them: fitted, saved, loaded, named and aligned."""
