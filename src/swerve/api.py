@@ -86,7 +86,7 @@ def fit(
     )
     if fitted.dropped:
         warnings.warn(f"These columns never change and were left out: {', '.join(fitted.dropped)}.", stacklevel=2)
-    return replace(fitted, looks=None)
+    return fitted
 
 
 def number_of_regimes(given: int | str | None) -> int | None:

@@ -52,7 +52,12 @@ def recordings() -> list[Recording]:
     return series
 
 
-@pytest.fixture(scope="module", params=[kinds.AUTO, *KINDS])
+IN_EVERY_RUN = [kinds.AUTO, *(kind for kind in KINDS if kind not in kinds.IN_THE_LABORATORY or kind == "kvae")]
+LATER = [pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind not in IN_EVERY_RUN]
+"""Compiling all systems of others takes four CPU minutes where nothing is cached."""
+
+
+@pytest.fixture(scope="module", params=[*IN_EVERY_RUN, *LATER])
 def kind(request):
     yield request.param
     forget_what_is_too_much()

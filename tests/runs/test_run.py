@@ -511,7 +511,9 @@ def test_a_fit_infers_every_recording_once_per_model_that_it_keeps(monkeypatch, 
     monkeypatch.setattr(applying.Applied, "infer", counted)
     older = run.fit(series, api.make_config(2, "arhmm", settings=LINEAR))
     seen.clear()
-    fitted = run.fit(series, api.make_config(2, "arhmm", seed=1, settings=LINEAR), align_to=older)
+    fitted = run.fit(
+        series, api.make_config(2, "arhmm", seed=1, settings=LINEAR), align_to=older, looks=applying.Looks()
+    )
     outcome.keep_scores(tmp_path, fitted, [replace(one, s=None) for one in series], [])
     outcome.keep_examples(tmp_path, fitted, series)
     assert fitted.others is not None and len({model for model, _ in seen}) > 1

@@ -87,6 +87,7 @@ def fit(
     from swerve.learning.budget import parse_duration
     from swerve.runs import fit as runs
     from swerve.runs import report
+    from swerve.runs.infer import Looks
     from swerve.settings.sections import Config
     from swerve.settings.text import read_toml, with_stickiness
 
@@ -114,6 +115,7 @@ def fit(
         align_to=align_to,
         time_budget=None if seconds is None else max(1.0, seconds - (time.monotonic() - began)),
         on_plan=note,
+        looks=Looks(),
     )
     curve = report.FrameF1Curve(series)
     if config.kind != AUTO and not find(config.kind).by_steps:

@@ -55,13 +55,15 @@ def fit(
     should_stop: Callable[[], bool] = lambda: False,
     align_to: "Run | str | Path | None" = None,
     time_budget: float | None = None,
+    looks: Looks | None = None,
 ) -> Run:
     """Fits a model. With `out`, everything is kept there and an interrupted fit can go on with `resume`.
 
     After each report, `on_look` gets the best restart as it is then, ready to segment. Before the first
     and after the last, `on_note` hears what is going on. `reading` is how the recordings were read: it is kept.
     Regimes take the numbers and names of those of `align_to`. With a `time_budget` in seconds there may be fewer
-    restarts and steps, or AR-HMMs alone; `on_plan` hears how many.
+    restarts and steps, or AR-HMMs alone; `on_plan` hears how many. With `looks` the run goes on sharing what it made of
+    these recordings, which must not change then.
     """
     began = time.monotonic()
     prepared = prepare(series, config)
@@ -84,7 +86,8 @@ def fit(
         end = math.inf if time_budget is None else began + time_budget - closing
         hears = _Hears(on_report, on_look, on_note, should_stop, time_is_up=lambda: time.monotonic() > end)
         run = (_fit_best if config.kind == kinds.AUTO else _fit_one)(prepared, config, out, hears)
-        run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series), looks=Looks())
+        shared = Looks() if looks is None else looks
+        run = dataclasses.replace(run, reading=tables.remembered(reading or Reading(), series), looks=shared)
         if older is not None:
             on_note("comparing with the regimes of the older run")
             run = aligned_to(run, older, series, called=str(align_to) if not isinstance(align_to, Run) else "the run")
@@ -94,7 +97,7 @@ def fit(
             names, _ = load_names(out)
             run = dataclasses.replace(run, given_names=names or run.given_names)
             run.save(out)
-    return run
+    return run if looks is not None else dataclasses.replace(run, looks=None)
 
 
 class _Hears(NamedTuple):

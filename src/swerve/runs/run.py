@@ -79,7 +79,7 @@ class Run:
     """How the model was chosen, where that was left to Swerve (selection.py)."""
     trust: Trust | None = None
     looks: Looks | None = field(default=None, compare=False, repr=False)
-    """What it made of recordings so far, while it is being fitted."""
+    """What it made of recordings so far, while nobody else may change them."""
 
     @property
     def order(self) -> Order:
@@ -139,7 +139,7 @@ class Run:
             )
 
         looks = None if viterbi or samples != DEFAULT_SAMPLES else self.looks
-        found = infer(series) if looks is None else looks.of(self.model, series, infer, expects=expects)
+        found = infer(series) if looks is None or not series else looks.of(self.model, series, infer, expects=expects)
         return [self._as_numbered(one) for one in found]
 
     def consensus(self, series: Sequence[Recording], *, samples: int = DEFAULT_SAMPLES) -> list[Segmentation]:
