@@ -373,7 +373,7 @@ def saved(kind: str, folder: Path) -> Any:
 
 
 CASES: dict[str, Case] = {
-    **{f"kind-{kind}": Case(partial(of_kind, kind), quick=kind in ("snlds", "arhmm")) for kind in KINDS},
+    **{f"kind-{kind}": Case(partial(of_kind, kind), quick=kind == "arhmm") for kind in KINDS},
     **{f"controls-{kind}": Case(partial(with_controls, kind)) for kind in OURS},
     **{f"pose-{kind}": Case(partial(pose, kind)) for kind in OURS},
     "arhmm-lags": Case(many_lags),
