@@ -182,3 +182,19 @@ def test_the_arhmm_that_explains_most_tells_whether_there_may_be_events(lead_of_
     question = Asked(frames, frames, 2, [2], True, jax.random.key(0))
     assert events.propose(question, {2: found}, ArHmmConfig(), Config().recipe, strength=1.0) is None
     assert bool(asked) is counted
+
+
+def test_counted_events_lead_all_restarts_and_no_bound_judges_them(monkeypatch):
+    labels, restless = np.zeros((10, 40), np.int32), np.zeros((10, 40), np.int32)
+    labels[:, 20] = restless[:, 1::2] = 1
+    monkeypatch.setattr(events, "fit_from_guess", lambda *_: Candidate(None, np.zeros(10), 1, 0, labels))
+    monkeypatch.setattr(events, "labels_of", lambda *_: labels)
+    seen = np.ones((10, 40, 1), bool)
+    frames = Frames(np.ones(seen.shape), seen, seen[..., 0], np.ones((10, 40, 0)))
+    question, recipe = Asked(frames, frames, 2, [2, 0], True, jax.random.key(0)), Config().recipe
+    fits = {2: [Candidate(None, np.ones(10), 2, 0, restless)]}
+    made = events.propose(question, fits, ArHmmConfig(), recipe, strength=7.0)
+    assert made.followed == [0, 0] and not made.judged
+    assert (made.of(0).strength, made.of(0).hold) == (7.0, recipe.staged_hold)
+    stages = np.asarray(made.of(1).preferences).argmax(axis=-1)
+    np.testing.assert_array_equal(stages, np.tile(np.arange(40) > 20, (10, 1)))
